@@ -1,0 +1,156 @@
+"""The two interfaces that everything shares: a transition law and a bridge law.
+
+A module sees *one* state and scalar times; `jax.vmap` batches at the edge.
+"""
+
+import abc
+
+import equinox as eqx
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar, ScalarLike
+
+
+class AbstractTransition(eqx.Module):
+    r"""A transition law $p(x_t \mid x_s;\, s, t, u)$ that can be sampled in one step and evaluated exactly.
+
+    A law is given by a map from standard normal noise to the state at $t$ and by its log-density. The map
+    is pure: it holds no generator, so it can be exported as it is. At $t = s$ it is the identity, with `==`;
+    $t < s$ is an error.
+    """
+
+    dim: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def transform_and_log_prob(
+        self,
+        noise: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> tuple[Float[Array, " dim"], Scalar]:
+        """The state at `t` that standard normal `noise` is sent to, and its log-density, in one pass."""
+
+    @abc.abstractmethod
+    def log_prob(
+        self,
+        x_t: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> Scalar:
+        r"""$\log p(x_t \mid x_s)$; at $t = s$, $+\infty$ at $x_t = x_s$ and $-\infty$ elsewhere."""
+
+    def transform(
+        self,
+        noise: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> Float[Array, " dim"]:
+        """Noise in, state out."""
+        x_t, _ = self.transform_and_log_prob(noise, x_s, s, t, u)
+        return x_t
+
+    def sample(
+        self,
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+        *,
+        key: PRNGKeyArray,
+    ) -> Float[Array, " dim"]:
+        """One draw of the state at `t`."""
+        return self.transform(jr.normal(key, (self.dim,), x_s.dtype), x_s, s, t, u)
+
+    def sample_and_log_prob(
+        self,
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[Float[Array, " dim"], Scalar]:
+        """One draw and its log-density, for about the price of the draw."""
+        return self.transform_and_log_prob(jr.normal(key, (self.dim,), x_s.dtype), x_s, s, t, u)
+
+
+class AbstractBridge(eqx.Module):
+    r"""A bridge law $b(x_r \mid x_s, x_t;\, s, r, t, u)$ for $s \le r \le t$.
+
+    At $r = s$ and $r = t$ a sample is the end state itself, with `==`.
+    """
+
+    dim: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def transform_and_log_prob(
+        self,
+        noise: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        x_t: Float[Array, " dim"],
+        s: ScalarLike,
+        r: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> tuple[Float[Array, " dim"], Scalar]:
+        """The state at `r` that standard normal `noise` is sent to, and its log-density, in one pass."""
+
+    @abc.abstractmethod
+    def log_prob(
+        self,
+        x_r: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        x_t: Float[Array, " dim"],
+        s: ScalarLike,
+        r: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> Scalar:
+        r"""$\log b(x_r \mid x_s, x_t)$."""
+
+    def transform(
+        self,
+        noise: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        x_t: Float[Array, " dim"],
+        s: ScalarLike,
+        r: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> Float[Array, " dim"]:
+        """Noise in, state out."""
+        x_r, _ = self.transform_and_log_prob(noise, x_s, x_t, s, r, t, u)
+        return x_r
+
+    def sample(
+        self,
+        x_s: Float[Array, " dim"],
+        x_t: Float[Array, " dim"],
+        s: ScalarLike,
+        r: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+        *,
+        key: PRNGKeyArray,
+    ) -> Float[Array, " dim"]:
+        """One draw of the state at `r`."""
+        return self.transform(jr.normal(key, (self.dim,), x_s.dtype), x_s, x_t, s, r, t, u)
+
+    def sample_and_log_prob(
+        self,
+        x_s: Float[Array, " dim"],
+        x_t: Float[Array, " dim"],
+        s: ScalarLike,
+        r: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+        *,
+        key: PRNGKeyArray,
+    ) -> tuple[Float[Array, " dim"], Scalar]:
+        """One draw and its log-density, for about the price of the draw."""
+        return self.transform_and_log_prob(jr.normal(key, (self.dim,), x_s.dtype), x_s, x_t, s, r, t, u)

@@ -1,0 +1,23 @@
+"""Strict by default: float64, no silent rank promotion, shape checks on, warnings as errors."""
+
+import itertools
+
+import jax
+import jax.random as jr
+import pytest
+from jaxtyping import install_import_hook
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+hook = install_import_hook("stochflow", "beartype.beartype")
+import stochflow  # noqa: E402, F401
+
+hook.uninstall()
+
+
+@pytest.fixture
+def getkey():
+    """A function that returns a new key at each call, the same ones in each run."""
+    counter = itertools.count()
+    return lambda: jr.fold_in(jr.key(20251115), next(counter))
