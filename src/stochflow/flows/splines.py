@@ -1,0 +1,91 @@
+"""Monotone rational-quadratic splines on [-B, B], the identity outside (Durkan et al., 2019; Gregory and
+Delbourgo, 1982)."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+# No bin is narrower than this share of the interval, so that slopes and their logs stay finite.
+MIN_BIN = 1e-3
+
+
+def _edges(raw: Float[Array, "dim bins"], half_width: float) -> Float[Array, "dim bins+1"]:
+    bins = raw.shape[1]
+    share = MIN_BIN + (1 - MIN_BIN * bins) * jax.nn.softmax(raw, axis=1)
+    inner = half_width * (2 * jnp.cumsum(share, axis=1)[:, :-1] - 1)
+    end = jnp.full((raw.shape[0], 1), half_width, raw.dtype)
+    return jnp.concatenate([-end, inner, end], axis=1)
+
+
+def _slopes(raw: Float[Array, "dim bins-1"]) -> Float[Array, "dim bins+1"]:
+    one = jnp.ones((raw.shape[0], 1), raw.dtype)  # slope one at both ends: the identity goes on smoothly
+    return jnp.concatenate([one, jnp.exp(raw), one], axis=1)
+
+
+def _locate(value, edges):
+    """One-hot choice of the bin that holds each value: sums vectorise where gathers do not."""
+    above = value[:, None] >= edges[:, 1:-1]
+    below = jnp.concatenate([jnp.ones_like(above[:, :1]), above], axis=1)
+    return below & ~jnp.concatenate([above, jnp.zeros_like(above[:, :1])], axis=1)
+
+
+def _bin(value, raw_widths, raw_heights, raw_slopes, half_width, *, by_height):
+    x_edges, y_edges = _edges(raw_widths, half_width), _edges(raw_heights, half_width)
+    slopes = _slopes(raw_slopes)
+    chosen = _locate(value, y_edges if by_height else x_edges)
+    pick = lambda values: jnp.sum(jnp.where(chosen, values, 0.0), axis=1)
+    x0, y0 = pick(x_edges[:, :-1]), pick(y_edges[:, :-1])
+    width, height = pick(jnp.diff(x_edges, axis=1)), pick(jnp.diff(y_edges, axis=1))
+    return x0, y0, width, height, pick(slopes[:, :-1]), pick(slopes[:, 1:])
+
+
+def _log_slope(theta, secant, d0, d1):
+    curved = secant + (d0 + d1 - 2 * secant) * theta * (1 - theta)
+    numerator = d1 * theta**2 + 2 * secant * theta * (1 - theta) + d0 * (1 - theta) ** 2
+    return 2 * jnp.log(secant) + jnp.log(numerator) - 2 * jnp.log(curved)
+
+
+def rational_quadratic(
+    x: Float[Array, " dim"],
+    raw_widths: Float[Array, "dim bins"],
+    raw_heights: Float[Array, "dim bins"],
+    raw_slopes: Float[Array, "dim bins-1"],
+    half_width: float,
+) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
+    """The spline's value and the log of its slope. All raw parameters zero: the identity, with `==`."""
+    inside = jnp.abs(x) < half_width
+    x_in = jnp.where(inside, x, 0.0)
+    x0, y0, width, height, d0, d1 = _bin(
+        x_in, raw_widths, raw_heights, raw_slopes, half_width, by_height=False
+    )
+    secant, theta = height / width, (x_in - x0) / width
+    curved = secant + (d0 + d1 - 2 * secant) * theta * (1 - theta)
+    # Written as a correction to the input, so that an identity spline returns its input bit for bit.
+    straight = (y0 - x0) + (secant - 1) * (x_in - x0)
+    bend = height * theta * (1 - theta) * ((d0 - secant) - (d0 + d1 - 2 * secant) * theta) / curved
+    y = x_in + straight + bend
+    return jnp.where(inside, y, x), jnp.where(inside, _log_slope(theta, secant, d0, d1), 0.0)
+
+
+def rational_quadratic_inverse(
+    y: Float[Array, " dim"],
+    raw_widths: Float[Array, "dim bins"],
+    raw_heights: Float[Array, "dim bins"],
+    raw_slopes: Float[Array, "dim bins-1"],
+    half_width: float,
+) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
+    """The inverse's value and the log of the inverse's slope."""
+    inside = jnp.abs(y) < half_width
+    y_in = jnp.where(inside, y, 0.0)
+    x0, y0, width, height, d0, d1 = _bin(
+        y_in, raw_widths, raw_heights, raw_slopes, half_width, by_height=True
+    )
+    secant, rise = height / width, y_in - y0
+    bend = d0 + d1 - 2 * secant
+    a = height * (secant - d0) + rise * bend
+    b = height * d0 - rise * bend
+    c = -secant * rise
+    root = jnp.sqrt(jnp.maximum(b**2 - 4 * a * c, 0.0))
+    theta = 2 * c / (-b - root)  # the form that does not cancel
+    x = x0 + theta * width
+    return jnp.where(inside, x, y), jnp.where(inside, -_log_slope(theta, secant, d0, d1), 0.0)

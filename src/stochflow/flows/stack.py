@@ -1,0 +1,125 @@
+"""What the transition flow and the bridge flow share: noise → splines → Gaussian → couplings → state."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from .couplings import AbstractGatedBijection, AffineCoupling, SplineCoupling, alternating_mask
+from .tails import stretch_tails, unstretch_tails
+
+# Two spline layers with opposite masks touch every dimension once.
+SPLINE_LAYERS = 2
+
+
+class Base(NamedTuple):
+    """The Gaussian that the couplings start from, and what conditions them.
+
+    `tail` is the log-power of the stretched tails, or `None` for normal ones.
+    """
+
+    mean: Float[Array, " dim"]
+    std: Float[Array, " dim"]
+    gate: Float[Array, " dim"]
+    c: Float[Array, " cond"]
+    tail: Float[Array, " dim"] | None = None
+
+
+class GatedStack(eqx.Module):
+    """A gated normalising flow on top of a Gaussian whose mean and std the caller supplies."""
+
+    noise_layers: tuple[AbstractGatedBijection, ...]
+    layers: tuple[AbstractGatedBijection, ...]
+
+    def __init__(
+        self,
+        dim: int,
+        cond_size: int,
+        *,
+        width: int,
+        depth: int,
+        layers: int,
+        coupling: str,
+        key: PRNGKeyArray,
+    ):
+        noise_key, layers_key = jr.split(key)
+        noise_layers = {"affine": 0, "spline": 1 if dim == 1 else SPLINE_LAYERS}
+        if coupling not in noise_layers:
+            raise ValueError(f"`coupling` must be one of {', '.join(noise_layers)}; got {coupling!r}.")
+        build = lambda cls, number, key: tuple(
+            cls(alternating_mask(dim, i), cond_size, width=width, depth=depth, key=k)
+            for i, k in enumerate(jr.split(key, number) if number else [])
+        )
+        self.noise_layers = build(SplineCoupling, noise_layers[coupling], noise_key)
+        self.layers = build(AffineCoupling, layers, layers_key)
+
+    def forward(self, noise: Float[Array, " dim"], base: Base) -> tuple[Float[Array, " dim"], Scalar]:
+        """The state that `noise` is sent to, and its log-density."""
+        x, log_prob = noise, _log_normal(noise)
+        for layer in self.noise_layers:
+            x, log_det = layer.forward(x, base.gate, base.c)
+            log_prob -= log_det
+        if base.tail is not None:
+            x, log_slope = stretch_tails(x, base.tail)
+            log_prob -= log_slope.sum()
+        x = base.mean + base.std * x
+        log_prob -= jnp.log(base.std).sum()
+        for layer in self.layers:
+            x, log_det = layer.forward(x, base.gate, base.c)
+            log_prob -= log_det
+        return x, log_prob
+
+    def inverse(self, x: Float[Array, " dim"], base: Base) -> tuple[Float[Array, " dim"], Scalar]:
+        """The noise that is sent to `x`, and the log-density of `x`."""
+        log_prob = -jnp.log(base.std).sum()
+        for layer in reversed(self.layers):
+            x, log_det = layer.inverse(x, base.gate, base.c)
+            log_prob += log_det
+        noise = (x - base.mean) / base.std
+        if base.tail is not None:
+            noise, log_slope = unstretch_tails(noise, base.tail)
+            log_prob += log_slope.sum()
+        for layer in reversed(self.noise_layers):
+            noise, log_det = layer.inverse(noise, base.gate, base.c)
+            log_prob += log_det
+        return noise, log_prob + _log_normal(noise)
+
+
+def _log_normal(noise: Float[Array, " dim"]) -> Scalar:
+    return -0.5 * (noise**2).sum() - 0.5 * noise.shape[0] * jnp.log(2 * jnp.pi)
+
+
+def check_sizes(dim: int, cond_dim: int, width: int, depth: int, layers: int) -> None:
+    for name, value, least in [
+        ("dim", dim, 1),
+        ("cond_dim", cond_dim, 0),
+        ("width", width, 1),
+        ("depth", depth, 1),
+        ("layers", layers, 0),
+    ]:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError(f"`{name}` must be an integer of at least {least}; got {value!r}.")
+
+
+def make_condition(
+    states: dict[str, Float[Array, " dim"]],
+    scalars: list[Scalar],
+    u: Float[Array, " cond"] | None,
+    *,
+    dim: int,
+    cond_dim: int,
+) -> Float[Array, " size"]:
+    """States, then scalars, then covariates, in one vector; shapes are checked and errors name the argument."""
+    for name, x in states.items():
+        if jnp.shape(x) != (dim,):
+            raise ValueError(
+                f"`{name}` must have shape ({dim},); got {jnp.shape(x)}. A law sees one state at a time: "
+                "use `jax.vmap` for a batch."
+            )
+    if (u is None) != (cond_dim == 0) or (u is not None and jnp.shape(u) != (cond_dim,)):
+        got = "none" if u is None else f"shape {jnp.shape(u)}"
+        raise ValueError(f"`u` must have shape ({cond_dim},), as `cond_dim` says; got {got}.")
+    parts = [*states.values(), *[jnp.atleast_1d(scalar) for scalar in scalars]]
+    return jnp.concatenate(parts if u is None else [*parts, u])

@@ -1,0 +1,61 @@
+"""One line a constructor: every property is tested on all of them."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+
+from stochflow.flows import AffineCoupling, BridgeFlow, SplineCoupling, StochasticFlow
+
+COND = 3
+
+
+def shaken(model, key, scale=0.3):
+    """The model with random weights everywhere: the start near zero hides mistakes."""
+    params, static = eqx.partition(model, eqx.is_inexact_array)
+    leaves, treedef = jax.tree.flatten(params)
+    keys = jr.split(key, len(leaves))
+    leaves = [leaf + scale * jr.normal(k, leaf.shape, leaf.dtype) for leaf, k in zip(leaves, keys, strict=True)]
+    return eqx.combine(jax.tree.unflatten(treedef, leaves), static)
+
+
+def _layer(cls, mask, **kwargs):
+    return lambda key: shaken(cls(mask, COND, width=8, depth=2, key=key, **kwargs), key)
+
+
+LAYERS = {
+    "affine, 1 dim": _layer(AffineCoupling, (False,)),
+    "affine, 2 dims": _layer(AffineCoupling, (True, False)),
+    "affine, 5 dims": _layer(AffineCoupling, (False, True, False, True, False)),
+    "spline, 1 dim": _layer(SplineCoupling, (False,)),
+    "spline, 5 dims": _layer(SplineCoupling, (True, False, True, False, True)),
+    "spline, 3 dims, 3 bins": _layer(SplineCoupling, (True, False, True), bins=3),
+}
+
+
+def _model(cls, dim, **kwargs):
+    return lambda key: shaken(cls(dim, width=8, key=key, **kwargs), key)
+
+
+FLOWS = {
+    "1 dim": _model(StochasticFlow, 1),
+    "3 dims, linear clock": _model(StochasticFlow, 3, clock="linear"),
+    "4 dims, no couplings": _model(StochasticFlow, 4, layers=0),
+    "2 dims, not autonomous": _model(StochasticFlow, 2, autonomous=False),
+    "3 dims, covariates": _model(StochasticFlow, 3, cond_dim=2),
+    "1 dim, spline": _model(StochasticFlow, 1, coupling="spline"),
+    "3 dims, spline, not autonomous, covariates": _model(
+        StochasticFlow, 3, coupling="spline", autonomous=False, cond_dim=2
+    ),
+}
+
+BRIDGES = {
+    "1 dim": _model(BridgeFlow, 1),
+    "3 dims": _model(BridgeFlow, 3),
+    "2 dims, not autonomous, covariates": _model(BridgeFlow, 2, autonomous=False, cond_dim=2),
+    "3 dims, spline": _model(BridgeFlow, 3, coupling="spline"),
+}
+
+
+def covariates(model):
+    return jnp.linspace(-1.0, 1.0, model.cond_dim) if model.cond_dim else None

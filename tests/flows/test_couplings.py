@@ -1,0 +1,82 @@
+"""Every gated bijection is one: invertible, with the right Jacobian, and gone when its gate is."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import pytest
+
+from stochflow.flows.couplings import alternating_mask
+
+from .catalogue import COND, LAYERS
+
+layers = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS.keys())
+
+
+def _case(make, getkey):
+    layer = make(getkey())
+    dim = len(layer.mask)
+    gate = jnp.linspace(0.3, 0.9, dim)
+    return layer, 1.5 * jr.normal(getkey(), (dim,)), gate, jr.normal(getkey(), (COND,))
+
+
+@layers
+def test_log_det_is_that_of_the_autodiff_jacobian(make, getkey):
+    layer, x, gate, c = _case(make, getkey)
+    _, log_det = layer.forward(x, gate, c)
+    jacobian = jax.jacfwd(lambda x: layer.forward(x, gate, c)[0])(x)
+    assert jnp.allclose(log_det, jnp.linalg.slogdet(jacobian)[1], atol=1e-10)
+
+
+@layers
+def test_inverse_undoes_forward_and_negates_the_log_det(make, getkey):
+    layer, x, gate, c = _case(make, getkey)
+    y, log_det = layer.forward(x, gate, c)
+    back, inverse_log_det = layer.inverse(y, gate, c)
+    assert jnp.allclose(back, x, atol=1e-9)
+    assert jnp.allclose(inverse_log_det, -log_det, atol=1e-9)
+    assert not jnp.allclose(y, x, atol=1e-3)
+
+
+@layers
+def test_a_gate_of_zero_is_the_identity_bit_for_bit(make, getkey):
+    layer, x, gate, c = _case(make, getkey)
+    y, log_det = layer.forward(x, 0 * gate, c)
+    assert (y == x).all()
+    assert jnp.abs(log_det) < 1e-12
+
+
+@layers
+def test_kept_dimensions_are_kept(make, getkey):
+    layer, x, gate, c = _case(make, getkey)
+    y, _ = layer.forward(x, gate, c)
+    kept = jnp.array(layer.mask)
+    assert (jnp.where(kept, y, 0) == jnp.where(kept, x, 0)).all()
+
+
+@layers
+def test_gradients_are_finite_far_out_and_at_the_edges(make, getkey):
+    layer, x, gate, c = _case(make, getkey)
+    for value in (-100.0, -5.0, 0.0, 5.0, 100.0):
+        point = jnp.full_like(x, value)
+        grads = jax.grad(lambda layer: layer.inverse(point, gate, c)[1])(layer)
+        assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
+
+
+def test_a_spline_is_monotone_and_the_identity_outside(getkey):
+    layer = LAYERS["spline, 1 dim"](getkey())
+    c, gate = jr.normal(getkey(), (COND,)), jnp.ones(1)
+    x = jnp.linspace(-7, 7, 2001)
+    y = jax.vmap(lambda v: layer.forward(v[None], gate, c)[0][0])(x)
+    assert (jnp.diff(y) > 0).all()
+    outside = jnp.abs(x) >= layer.half_width
+    assert (jnp.where(outside, y - x, 0) == 0).all()
+
+
+@pytest.mark.parametrize("dim", [2, 3, 6, 7])
+def test_two_masks_in_a_row_leave_no_dimension_out(dim):
+    first, second = alternating_mask(dim, 0), alternating_mask(dim, 1)
+    assert all(a != b for a, b in zip(first, second, strict=True))
+
+
+def test_one_dimension_has_nothing_to_keep():
+    assert alternating_mask(1, 0) == alternating_mask(1, 1) == (False,)
