@@ -1,0 +1,13 @@
+"""Data: checked trajectories, the drawing of pairs and triplets, and data sets.
+
+What lives here turns arrays, files or simulations into `Trajectories` and batches of transitions. Models never
+import it.
+"""
+
+from .pairs import (
+    Pairs as Pairs,
+    PairSampler as PairSampler,
+    Triplets as Triplets,
+    draw_triplets as draw_triplets,
+)
+from .trajectories import Trajectories as Trajectories

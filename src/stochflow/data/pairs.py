@@ -1,0 +1,157 @@
+"""Drawing training pairs and triplets from `Trajectories`, inside `jit`."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from .trajectories import Trajectories
+
+SCHEMES = ("lag", "pair")
+
+
+class Pairs(NamedTuple):
+    """A batch of transitions: `x_s` at `s`, `x_t` at `t`, covariates `u` of the earlier row."""
+
+    x_s: Float[Array, "batch dim"]
+    x_t: Float[Array, "batch dim"]
+    s: Float[Array, " batch"]
+    t: Float[Array, " batch"]
+    u: Float[Array, "batch cond"] | None
+
+
+class Triplets(NamedTuple):
+    """A batch of starts with two later times, `s < r < t`."""
+
+    x_s: Float[Array, "batch dim"]
+    s: Float[Array, " batch"]
+    r: Float[Array, " batch"]
+    t: Float[Array, " batch"]
+    u: Float[Array, "batch cond"] | None
+
+
+class PairSampler(eqx.Module):
+    r"""All complete rows in one array, with how far ahead each may look.
+
+    Row $i$ may be paired with the `reach[i]` rows that follow it in its own series within the horizon. Two
+    schemes: `"lag"` draws the lag uniformly and then a row that reaches so far, so that long gaps do not
+    starve; `"pair"` draws uniformly from all pairs. Either way a share `start_fraction` of the batch starts
+    at the first row of a series: a transient is seen once a series and is easily drowned.
+    """
+
+    values: Float[Array, "rows dim"]
+    times: Float[Array, " rows"]
+    u: Float[Array, "rows cond"] | None
+    reach: Int[Array, " rows"]
+    by_reach: Int[Array, " starts"]
+    enough: Int[Array, " lags"]
+    cumulative: Float[Array, " starts"]
+    firsts: Int[Array, " firsts"]
+    scheme: str = eqx.field(static=True)
+    start_fraction: float = eqx.field(static=True)
+    horizon: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        data: Trajectories,
+        *,
+        horizon: float | None = None,
+        scheme: str = "lag",
+        start_fraction: float = 0.0,
+    ):
+        if scheme not in SCHEMES:
+            raise ValueError(f"`scheme` must be one of {', '.join(SCHEMES)}; got {scheme!r}.")
+        if not 0 <= start_fraction <= 1:
+            raise ValueError(f"`start_fraction` must lie in [0, 1]; got {start_fraction}.")
+        horizon = data.longest_gap if horizon is None else float(horizon)
+        if horizon <= 0:
+            raise ValueError(
+                f"`horizon` must be positive; got {horizon}. Is there a series with two complete rows?"
+            )
+        complete = data.complete
+        reach = [_reach(t[ok], horizon) for t, ok in zip(data.times, complete, strict=True)]
+        firsts = np.cumsum([0, *[len(r) for r in reach[:-1]]])
+        firsts = firsts[[len(r) > 0 and r[0] > 0 for r in reach]]
+        flat = np.concatenate(reach)
+        if flat.max(initial=0) == 0:
+            raise ValueError(
+                f"no pair of complete rows of one series lies within the horizon of {horizon:g}: "
+                "give longer series or a longer `horizon`."
+            )
+        order = np.argsort(-flat, kind="stable")
+        order = order[flat[order] > 0]
+        lags = np.arange(1, flat.max() + 1)
+        self.values = jnp.asarray(data.values[complete])
+        self.times = jnp.asarray(data.times[complete])
+        self.u = None if data.u is None else jnp.asarray(data.u[complete])
+        self.reach = jnp.asarray(flat, jnp.int32)
+        self.by_reach = jnp.asarray(order, jnp.int32)
+        self.enough = jnp.asarray(np.searchsorted(-flat[order], -lags, side="right"), jnp.int32)
+        self.cumulative = jnp.asarray(np.cumsum(flat[order]) / flat.sum(), jnp.float32)
+        self.firsts = jnp.asarray(firsts, jnp.int32)
+        self.scheme = scheme
+        self.start_fraction = float(start_fraction) if len(firsts) else 0.0
+        self.horizon = horizon
+
+    @property
+    def number(self) -> int:
+        """How many pairs there are."""
+        return int(np.asarray(self.reach, np.int64).sum())
+
+    def draw(self, batch: int, *, key: PRNGKeyArray) -> Pairs:
+        """A batch of pairs."""
+        rows_key, first_key, share_key, lag_key = jr.split(key, 4)
+        rows, lags = self._rows_and_lags(batch, rows_key, lag_key)
+        if self.start_fraction > 0:
+            firsts = self.firsts[jr.randint(first_key, (batch,), 0, self.firsts.shape[0])]
+            again = jr.fold_in(lag_key, 1)
+            first_lags = 1 + jr.randint(again, (batch,), 0, self.reach[firsts])
+            use_first = jr.uniform(share_key, (batch,)) < self.start_fraction
+            rows = jnp.where(use_first, firsts, rows)
+            lags = jnp.where(use_first, first_lags, lags)
+        ends = rows + lags
+        u = None if self.u is None else self.u[rows]
+        return Pairs(self.values[rows], self.values[ends], self.times[rows], self.times[ends], u)
+
+    def _rows_and_lags(self, batch, rows_key, lag_key):
+        if self.scheme == "lag":
+            lags = 1 + jr.randint(lag_key, (batch,), 0, self.enough.shape[0])
+            rows = self.by_reach[jr.randint(rows_key, (batch,), 0, self.enough[lags - 1])]
+            return rows, lags
+        place = jnp.searchsorted(self.cumulative, jr.uniform(rows_key, (batch,)), side="right")
+        rows = self.by_reach[jnp.minimum(place, self.by_reach.shape[0] - 1)]
+        return rows, 1 + jr.randint(lag_key, (batch,), 0, self.reach[rows])
+
+
+def _reach(times: np.ndarray, horizon: float) -> np.ndarray:
+    """How many later rows lie within the horizon, for each row (with a little room for float32 times)."""
+    limit = times.astype(np.float64) + horizon * (1 + 1e-6)
+    return np.searchsorted(times, limit, side="right") - 1 - np.arange(len(times))
+
+
+TRIPLET_SCHEMES = ("paper", "balanced")
+# Of the way from s to t. At the very ends one of the two steps is the identity and nothing is learnt.
+INNERMOST = 1e-3
+BALANCED = 0.2
+
+
+def draw_triplets(
+    sampler: PairSampler, batch: int, *, horizon: float, scheme: str, key: PRNGKeyArray
+) -> Triplets:
+    r"""Starts from the data with $s < r < t \le s + H$.
+
+    `"paper"`: half of the end times are those of data pairs, half uniform on $(s, s + H)$; $r$ is uniform
+    between (its appendix B). `"balanced"`: the same end times, but $r$ lies in the middle three fifths: where
+    data reaches only so far, a gap twice as long is then taught by two gaps that the data does cover, and not
+    by a tiny step and one that is itself unknown.
+    """
+    pair_key, end_key, middle_key = jr.split(key, 3)
+    pairs = sampler.draw(batch, key=pair_key)
+    uniform = pairs.s + horizon * jr.uniform(end_key, (batch,), minval=INNERMOST, maxval=1.0)
+    t = jnp.where(jnp.arange(batch) % 2 == 0, pairs.t, uniform)
+    inner = BALANCED if scheme == "balanced" else INNERMOST
+    tau = jr.uniform(middle_key, (batch,), minval=inner, maxval=1 - inner)
+    return Triplets(pairs.x_s, pairs.s, pairs.s + tau * (t - pairs.s), t, pairs.u)

@@ -1,0 +1,238 @@
+"""`Trajectories`: many series, each with times of its own, in padded arrays that have been checked."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trajectories:
+    """Series of states at irregular times, padded to one length.
+
+    Make one with [`from_arrays`][stochflow.Trajectories.from_arrays] or
+    [`from_series`][stochflow.Trajectories.from_series]; both check their input and name the series and the
+    row of whatever is wrong.
+
+    - `times`: float32, time since the series' own origin. The origin is subtracted in float64 first: unix
+        seconds in float32 are 128 s apart.
+    - `values`: float32, zero where `mask` is false.
+    - `mask`: true where a channel was observed; false all along a padded row.
+    - `u`: covariates of each row, or `None`.
+    - `origins`: the first time of each series, float64.
+    - `names`: one string a series, used in messages.
+    """
+
+    times: Float[np.ndarray, "series rows"]
+    values: Float[np.ndarray, "series rows dim"]
+    mask: Bool[np.ndarray, "series rows dim"]
+    u: Float[np.ndarray, "series rows cond"] | None
+    origins: Float[np.ndarray, " series"]
+    names: tuple[str, ...]
+
+    @classmethod
+    def from_arrays(
+        cls,
+        times: np.ndarray,
+        values: np.ndarray,
+        *,
+        u: np.ndarray | None = None,
+        names: Sequence[str] | None = None,
+    ) -> "Trajectories":
+        """From `values` of shape `(series, rows, dim)` and `times` of shape `(rows,)` or `(series, rows)`.
+
+        NaN in `values` means missing.
+        """
+        values, times = np.asarray(values), np.asarray(times)
+        if values.ndim != 3:
+            raise ValueError(
+                f"`values` must have shape (series, rows, dim); got {values.shape}. One series of shape "
+                "(rows, dim) becomes `values[None]`."
+            )
+        if times.ndim == 1:
+            times = np.broadcast_to(times, (values.shape[0], *times.shape))
+        if times.shape != values.shape[:2]:
+            raise ValueError(
+                f"`times` must have shape {values.shape[1:2]} or {values.shape[:2]} to go with `values` of "
+                f"shape {values.shape}; got {times.shape}."
+            )
+        return cls.from_series(list(times), list(values), u=None if u is None else list(u), names=names)
+
+    @classmethod
+    def from_series(
+        cls,
+        times: Sequence[np.ndarray],
+        values: Sequence[np.ndarray],
+        *,
+        u: Sequence[np.ndarray] | None = None,
+        names: Sequence[str] | None = None,
+    ) -> "Trajectories":
+        """From one `times` of shape `(rows,)` and one `values` of shape `(rows, dim)` a series."""
+        if len(values) == 0:
+            raise ValueError("there must be at least one series; got none.")
+        counts = {"times": len(times), "u": len(values) if u is None else len(u)}
+        counts["names"] = len(values) if names is None else len(names)
+        for what, count in counts.items():
+            if count != len(values):
+                raise ValueError(f"`{what}` must have one entry a series ({len(values)}); got {count}.")
+        names = tuple(str(i) for i in range(len(values))) if names is None else tuple(map(str, names))
+        us = [None] * len(values) if u is None else u
+        series = [_check_series(*each) for each in zip(names, times, values, us, strict=True)]
+        _same_width("values", [x for _, _, x, _ in series], names)
+        if u is not None:
+            _same_width("u", [w for _, _, _, w in series], names)
+        pad = lambda arrays, fill=0.0: _pad(arrays, fill)
+        padded = pad([x for _, _, x, _ in series], np.nan)
+        mask = ~np.isnan(padded)
+        return cls(
+            times=pad([t for _, t, _, _ in series]),
+            values=np.where(mask, padded, 0.0).astype(np.float32),
+            mask=mask,
+            u=None if u is None else pad([w for _, _, _, w in series]),
+            origins=np.array([origin for origin, _, _, _ in series], np.float64),
+            names=names,
+        )
+
+    def __len__(self) -> int:
+        return self.values.shape[0]
+
+    def __repr__(self) -> str:
+        return (
+            f"Trajectories({len(self)} series, {int(self.present.sum())} rows, dim {self.dim}, gaps "
+            f"{self.gaps.min(initial=np.inf):.3g} to {self.longest_gap:.3g})"
+        )
+
+    @property
+    def dim(self) -> int:
+        return self.values.shape[2]
+
+    @property
+    def cond_dim(self) -> int:
+        return 0 if self.u is None else self.u.shape[2]
+
+    @property
+    def present(self) -> Bool[np.ndarray, "series rows"]:
+        """Rows with at least one observed channel."""
+        return self.mask.any(2)
+
+    @property
+    def complete(self) -> Bool[np.ndarray, "series rows"]:
+        """Rows with every channel observed: what a directly observed law is learnt from."""
+        return self.mask.all(2)
+
+    @property
+    def gaps(self) -> Float[np.ndarray, " gaps"]:
+        """Gaps between consecutive complete rows, all series together."""
+        found = [np.diff(t[ok]) for t, ok in zip(self.times, self.complete, strict=True)]
+        return np.concatenate(found)
+
+    @property
+    def longest_gap(self) -> float:
+        """From the first to the last complete row, of the longest series."""
+        spans = [np.ptp(t[ok]) if ok.any() else 0.0 for t, ok in zip(self.times, self.complete, strict=True)]
+        return float(max(spans))
+
+    def select(self, index: Sequence[int] | np.ndarray) -> "Trajectories":
+        """Some of the series."""
+        index = np.asarray(index, int)
+        u = None if self.u is None else self.u[index]
+        names = tuple(self.names[i] for i in index)
+        return Trajectories(
+            self.times[index], self.values[index], self.mask[index], u, self.origins[index], names
+        )
+
+    def split(self, *fractions: float, seed: int) -> tuple["Trajectories", ...]:
+        """Split by series: `train, validation, test = data.split(0.7, 0.15, 0.15, seed=0)`."""
+        if not fractions or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
+            raise ValueError(f"`fractions` must be positive and add up to 1; got {fractions}.")
+        if len(self) < len(fractions):
+            raise ValueError(
+                f"{len(self)} series cannot be split {len(fractions)} ways by series: pass more series, or cut "
+                "one by time with `window`."
+            )
+        order = np.random.default_rng(seed).permutation(len(self))
+        sizes = np.maximum(1, np.floor(np.array(fractions) * len(self)).astype(int))
+        sizes[np.argmax(sizes)] += len(self) - sizes.sum()
+        return tuple(self.select(part) for part in np.split(order, np.cumsum(sizes)[:-1]))
+
+    def window(self, start: float = -np.inf, stop: float = np.inf) -> "Trajectories":
+        """Rows whose time since the series' origin lies in `[start, stop)`; series left empty are dropped."""
+        keep = self.present & (self.times >= start) & (self.times < stop)
+        chosen = np.flatnonzero(keep.any(1))
+        if not chosen.size:
+            raise ValueError(f"no series has a row at a time in [{start}, {stop}).")
+        masked = np.where(self.mask, self.values, np.nan)
+        return Trajectories.from_series(
+            [self.origins[i] + self.times[i, keep[i]].astype(np.float64) for i in chosen],
+            [masked[i, keep[i]] for i in chosen],
+            u=None if self.u is None else [self.u[i, keep[i]] for i in chosen],
+            names=[self.names[i] for i in chosen],
+        )
+
+    def scale(self) -> tuple[Float[np.ndarray, " dim"], Float[np.ndarray, " dim"]]:
+        """Mean and standard deviation of each channel over what was observed."""
+        seen = np.where(self.mask, self.values.astype(np.float64), np.nan).reshape(-1, self.dim)
+        for channel in range(self.dim):
+            observed = seen[~np.isnan(seen[:, channel]), channel]
+            if observed.size == 0 or np.ptp(observed) == 0:
+                what = "is never observed" if observed.size == 0 else f"is constant ({observed[0]:g})"
+                raise ValueError(f"channel {channel} {what}: it has no law to learn; drop it.")
+        return np.nanmean(seen, 0).astype(np.float32), np.nanstd(seen, 0).astype(np.float32)
+
+
+def _check_series(name, times, values, u):
+    """One series as (origin, float32 times since it, values, u), or an error that names series and row."""
+    where = f"series {name!r}"
+    times, values = np.asarray(times), np.asarray(values)
+    if values.ndim != 2 or times.ndim != 1 or len(times) != len(values):
+        raise ValueError(
+            f"{where}: `times` must have shape (rows,) and `values` (rows, dim); got {times.shape} and "
+            f"{values.shape}."
+        )
+    if values.shape[0] == 0 or values.shape[1] == 0:
+        raise ValueError(f"{where} is empty: `values` has shape {values.shape}.")
+    for what, array in [("times", times), ("values", values), *([] if u is None else [("u", np.asarray(u))])]:
+        if not (np.issubdtype(array.dtype, np.number) and not np.issubdtype(array.dtype, np.complexfloating)):
+            raise ValueError(f"{where}: `{what}` must hold real numbers; got {array.dtype}.")
+    _refuse(where, "time", ~np.isfinite(times), times)
+    _refuse(where, "value", np.isinf(values).any(1), values)
+    steps = np.diff(times)
+    _refuse(where, "time", np.concatenate([[False], steps < 0]), times, "times must increase: sort the rows")
+    _refuse(where, "time", np.concatenate([[False], steps == 0]), times, "the time of the row before, again")
+    since = times.astype(np.float64) - np.float64(times[0]) if times.dtype.kind == "f" else times - times[0]
+    since = since.astype(np.float32)
+    merged = np.concatenate([[False], np.diff(since) <= 0])
+    _refuse(where, "time", merged, times, "too close to the row before for float32")
+    if u is not None:
+        u = np.asarray(u, np.float32)
+        if u.ndim != 2 or len(u) != len(values):
+            raise ValueError(f"{where}: `u` must have shape ({len(values)}, cond_dim); got {u.shape}.")
+        _refuse(where, "covariate", ~np.isfinite(u).all(1), u)
+    as_float = values.astype(np.float32)
+    _refuse(where, "value", np.isinf(as_float).any(1), values, "too large for float32")
+    return float(times[0]), since, as_float, u
+
+
+def _refuse(where, what, bad, array, why=None):
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        reason = "" if why is None else f": {why}"
+        raise ValueError(f"{where}, row {row}: {what} {np.asarray(array)[row]} is not allowed{reason}.")
+
+
+def _same_width(what, arrays, names):
+    for name, array in zip(names, arrays, strict=True):
+        if array.shape[1] != arrays[0].shape[1]:
+            raise ValueError(
+                f"series {name!r}: `{what}` has {array.shape[1]} columns where series {names[0]!r} has "
+                f"{arrays[0].shape[1]}."
+            )
+
+
+def _pad(arrays, fill):
+    rows = max(len(array) for array in arrays)
+    out = np.full((len(arrays), rows, *arrays[0].shape[1:]), fill, np.float32)
+    for padded, array in zip(out, arrays, strict=True):
+        padded[: len(array)] = array
+    return out

@@ -1,0 +1,14 @@
+"""Objectives: small pure functions that read like the equations.
+
+Each takes interfaces (`AbstractTransition`, `AbstractBridge`), one example at a time, and returns a number;
+the caller applies weights. A batched form stands beside them only where stacking calls makes it faster, and a
+test holds the two together.
+"""
+
+from .consistency import (
+    Gaps as Gaps,
+    one_to_two_gap as one_to_two_gap,
+    stacked_gaps as stacked_gaps,
+    two_to_one_gap as two_to_one_gap,
+)
+from .likelihood import negative_log_likelihood as negative_log_likelihood

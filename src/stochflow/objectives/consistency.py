@@ -1,0 +1,112 @@
+"""How far a law is from being one law, whatever the number of steps."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar, ScalarLike
+
+from ..laws import AbstractBridge, AbstractTransition
+
+
+def one_to_two_gap(
+    law: AbstractTransition,
+    bridge: AbstractBridge,
+    x_s: Float[Array, " dim"],
+    s: ScalarLike,
+    r: ScalarLike,
+    t: ScalarLike,
+    u: Float[Array, " cond"] | None = None,
+    *,
+    key: PRNGKeyArray,
+) -> Scalar:
+    r"""$\log p(x_t|x_s)\,b(x_r|x_s,x_t) - \log p(x_r|x_s)\,p(x_t|x_r)$ at a *one-step* sample.
+
+    Its mean bounds the KL divergence of two steps from one (the paper's $\mathcal L_{\text{1-to-2}}$); it is
+    zero at every sample if the law is Markov and the bridge is its own.
+    """
+    end_key, middle_key = jr.split(key)
+    x_t, long = law.sample_and_log_prob(x_s, s, t, u, key=end_key)
+    x_r, middle = bridge.sample_and_log_prob(x_s, x_t, s, r, t, u, key=middle_key)
+    return long + middle - law.log_prob(x_r, x_s, s, r, u) - law.log_prob(x_t, x_r, r, t, u)
+
+
+def two_to_one_gap(
+    law: AbstractTransition,
+    bridge: AbstractBridge,
+    x_s: Float[Array, " dim"],
+    s: ScalarLike,
+    r: ScalarLike,
+    t: ScalarLike,
+    u: Float[Array, " cond"] | None = None,
+    *,
+    key: PRNGKeyArray,
+) -> Scalar:
+    r"""$\log p(x_r|x_s)\,p(x_t|x_r) - \log p(x_t|x_s)\,b(x_r|x_s,x_t)$ at a *two-step* sample.
+
+    Its mean bounds the KL divergence of one step from two (the paper's $\mathcal L_{\text{2-to-1}}$).
+    """
+    middle_key, end_key = jr.split(key)
+    x_r, first = law.sample_and_log_prob(x_s, s, r, u, key=middle_key)
+    x_t, second = law.sample_and_log_prob(x_r, r, t, u, key=end_key)
+    return first + second - law.log_prob(x_t, x_s, s, t, u) - bridge.log_prob(x_r, x_s, x_t, s, r, t, u)
+
+
+class Gaps(NamedTuple):
+    """Both gaps of each row, and the log-likelihood of the data rows that were evaluated along with them."""
+
+    one_to_two: Float[Array, " batch"]
+    two_to_one: Float[Array, " batch"]
+    log_prob: Float[Array, " pairs"]
+
+
+def stacked_gaps(law, bridge, triplets, pairs, *, key: PRNGKeyArray) -> Gaps:
+    """[`one_to_two_gap`][stochflow.objectives.one_to_two_gap],
+    [`two_to_one_gap`][stochflow.objectives.two_to_one_gap] and the likelihood of `pairs` for a whole batch.
+
+    Calls that share weights are stacked into one: the same numbers as the three functions above give with the
+    same noise, at a third of the compile time and well under the time a step. `triplets` is
+    `(x_s, s, r, t, u)` and `pairs` is `(x_s, x_t, s, t, u)`, arrays with the batch in front.
+    """
+    x_s, s, r, t, u = triplets
+    batch = x_s.shape[0]
+    noise = jr.normal(key, (4, *x_s.shape), x_s.dtype)
+    transform = jax.vmap(law.transform_and_log_prob, in_axes=(0, 0, 0, 0, _axis(u)))
+    log_prob = jax.vmap(law.log_prob, in_axes=(0, 0, 0, 0, _axis(u)))
+
+    # One step to t for the first direction, one step to r for the second.
+    ends, end_log_probs = transform(_cat(noise[0], noise[1]), _cat(x_s, x_s), _cat(s, s), _cat(t, r), _cat(u, u))
+    (long_t, two_r), (long, first) = _halves(ends, batch), _halves(end_log_probs, batch)
+    two_t, second = transform(noise[2], two_r, r, t, u)
+    one_r, one_middle = jax.vmap(bridge.transform_and_log_prob, in_axes=(0, 0, 0, 0, 0, 0, _axis(u)))(
+        noise[3], x_s, long_t, s, r, t, u
+    )
+    two_middle = jax.vmap(bridge.log_prob, in_axes=(0, 0, 0, 0, 0, 0, _axis(u)))(
+        two_r, x_s, two_t, s, r, t, u
+    )
+    log_probs = log_prob(
+        _cat(one_r, long_t, two_t, pairs.x_t),
+        _cat(x_s, one_r, x_s, pairs.x_s),
+        _cat(s, r, s, pairs.s),
+        _cat(r, t, t, pairs.t),
+        _cat(u, u, u, pairs.u),
+    )
+    one_first, one_second, two_long = jnp.split(log_probs[: 3 * batch], 3)
+    return Gaps(
+        one_to_two=long + one_middle - one_first - one_second,
+        two_to_one=first + second - two_long - two_middle,
+        log_prob=log_probs[3 * batch :],
+    )
+
+
+def _axis(u):
+    return None if u is None else 0
+
+
+def _cat(*arrays):
+    return None if arrays[0] is None else jnp.concatenate(arrays)
+
+
+def _halves(array, batch):
+    return array[:batch], array[batch:]

@@ -1,0 +1,185 @@
+"""Checkpoints and run folders: whole or not at all."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors, save as save_tensors
+
+FORMAT = 1
+CONFIG, METRICS, CHECKPOINT, FIGURES = "config.json", "metrics.jsonl", "checkpoint.safetensors", "figures"
+
+
+class CheckpointError(ValueError):
+    """A checkpoint or run folder that cannot be used; the message says why and what to do."""
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write beside `path`, flush to disk, rename: a reader sees the old file or the new one, never half."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def tree_names(tree: PyTree) -> list[str]:
+    """One readable, unique name a leaf."""
+    return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def fingerprint(tree: PyTree) -> str:
+    """A hash of every array of a tree: the same data gives the same string."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        array = np.ascontiguousarray(leaf)
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def save_tree(path: Path, tree: PyTree, about: dict[str, str]) -> None:
+    """A tree of arrays as one safetensors file with a sha256 of its arrays, atomically."""
+    arrays = dict(zip(tree_names(tree), map(np.asarray, jax.tree.leaves(tree)), strict=True))
+    content = save_tensors(arrays, {**about, "format": str(FORMAT), "sha256": fingerprint(tree)})
+    write_atomically(path, content)
+
+
+def load_tree(path: Path, like: PyTree) -> tuple[PyTree, dict[str, str]]:
+    """Read a tree that has the structure, shapes and dtypes of `like`; anything else is a `CheckpointError`."""
+    try:
+        content = path.read_bytes()
+        arrays, about = load_tensors(content), _metadata(content)
+    except FileNotFoundError:
+        raise CheckpointError(f"there is no checkpoint at {path}.") from None
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"the checkpoint {path} is damaged ({error}); delete it to start the run anew."
+        ) from None
+    if about.get("format") != str(FORMAT):
+        raise CheckpointError(
+            f"the checkpoint {path} has format {about.get('format')!r}; this version reads {FORMAT!r}."
+        )
+    leaves, treedef = jax.tree.flatten(like)
+    names = tree_names(like)
+    if sorted(names) != sorted(arrays):
+        odd = sorted(set(names) ^ set(arrays))
+        raise CheckpointError(f"the checkpoint {path} is of another model: {odd[0]} is in only one of the two.")
+    for name, leaf in zip(names, leaves, strict=True):
+        found, wanted = arrays[name], jax.eval_shape(lambda leaf=leaf: leaf)
+        if found.shape != wanted.shape or found.dtype != wanted.dtype:
+            raise CheckpointError(
+                f"the checkpoint {path} is of another model: {name} is {found.dtype}{found.shape}, not "
+                f"{wanted.dtype}{wanted.shape}."
+            )
+    tree = jax.tree.unflatten(treedef, [jnp.asarray(arrays[name]) for name in names])
+    if fingerprint(tree) != about.get("sha256"):
+        raise CheckpointError(f"the checkpoint {path} is damaged (checksum); delete it to start the run anew.")
+    return tree, about
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    size = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + size])["__metadata__"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """A folder that holds one run: `config.json`, `metrics.jsonl`, `checkpoint.safetensors`, `figures/`."""
+
+    path: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / CHECKPOINT
+
+    @property
+    def figures(self) -> Path:
+        figures = self.path / FIGURES
+        figures.mkdir(exist_ok=True)
+        return figures
+
+    @classmethod
+    def create(cls, path: str | os.PathLike, record: dict[str, Any]) -> "RunFolder":
+        """Make the folder, or open the one that is there if it holds the same run."""
+        folder = cls(Path(path))
+        if folder.path.is_file():
+            raise CheckpointError(f"{folder.path} is a file; a run needs a folder.")
+        folder.path.mkdir(parents=True, exist_ok=True)
+        config = folder.path / CONFIG
+        if config.exists():
+            known = folder.read_config()
+            for name in sorted(set(known) | set(record)):
+                if known.get(name) != record.get(name):
+                    raise CheckpointError(
+                        f"{folder.path} holds another run: its {_difference(name, known, record)}. Choose "
+                        "another folder, or delete this one."
+                    )
+        elif any(folder.path.iterdir()):
+            raise CheckpointError(
+                f"{folder.path} is not empty and has no {CONFIG}: it is not a run folder. Choose another."
+            )
+        else:
+            write_atomically(config, json.dumps(record, indent=2).encode())
+        return folder
+
+    @classmethod
+    def open(cls, path: str | os.PathLike) -> "RunFolder":
+        """Open a run folder that must be there."""
+        folder = cls(Path(path))
+        if not (folder.path / CONFIG).is_file():
+            raise CheckpointError(f"{folder.path} is not a run folder: it has no {CONFIG}.")
+        return folder
+
+    def read_config(self) -> dict[str, Any]:
+        try:
+            return json.loads((self.path / CONFIG).read_text())
+        except ValueError as error:
+            raise CheckpointError(f"{self.path / CONFIG} is not valid JSON ({error}).") from None
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All complete lines; a line cut short by a kill is left out."""
+        path = self.path / METRICS
+        lines = path.read_text().splitlines() if path.exists() else []
+        return list(_parsed(lines))
+
+    def append_metrics(self, row: dict[str, Any]) -> None:
+        with open(self.path / METRICS, "a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def rewind_metrics(self, step: int) -> list[dict[str, Any]]:
+        """Drop what was logged after `step`, so that a resumed run logs each step once."""
+        rows = [row for row in self.read_metrics() if row["step"] <= step]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        write_atomically(self.path / METRICS, text.encode())
+        return rows
+
+
+def _parsed(lines: Iterable[str]):
+    for line in lines:
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return
+
+
+def _difference(name, known, record):
+    if isinstance(known.get(name), dict) and isinstance(record.get(name), dict):
+        inner = next(k for k in record[name] | known[name] if known[name].get(k) != record[name].get(k))
+        return f"{name}.{inner} is {known[name].get(inner)!r}, not {record[name].get(inner)!r}"
+    return f"{name} is {known.get(name)!r}, not {record.get(name)!r}"

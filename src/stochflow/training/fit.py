@@ -1,0 +1,185 @@
+"""`fit`: a transition law from trajectories."""
+
+import dataclasses
+import os
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ..data import PairSampler, Trajectories, draw_triplets
+from ..laws import AbstractBridge, AbstractTransition, Standardised, StandardisedBridge
+from ..objectives import stacked_gaps
+from .checkpoint import RunFolder
+from .config import FitConfig
+from .loop import Problem, train
+from .validation import make_validation
+
+
+class FlowAndBridge(eqx.Module):
+    """What is trained together."""
+
+    flow: AbstractTransition
+    bridge: AbstractBridge | None
+
+
+@dataclasses.dataclass(frozen=True)
+class FitResult:
+    """A fitted law.
+
+    - `flow`: the law in the data's own units and times, with its `horizon`; `flow.law` is the learnt flow in
+        standardised units.
+    - `bridge`: the bridge in the same units, or `None`.
+    - `history`: one dictionary a report.
+    """
+
+    flow: Standardised
+    bridge: StandardisedBridge | None
+    history: list[dict[str, Any]]
+    config: FitConfig
+    stopped_early: bool
+
+
+def fit(
+    flow: AbstractTransition,
+    trajectories: Trajectories,
+    *,
+    bridge: AbstractBridge | None = None,
+    config: FitConfig = FitConfig(),
+    validation: Trajectories | None = None,
+    folder: str | os.PathLike | None = None,
+    progress: bool | None = None,
+    key: PRNGKeyArray,
+) -> FitResult:
+    """Learn the transition law of `trajectories`.
+
+    **Arguments:**
+
+    - `flow`: a [`StochasticFlow`][stochflow.StochasticFlow], or any trainable transition law.
+    - `bridge`: needed for, and trained by, the consistency loss.
+    - `config`: see [`FitConfig`][stochflow.FitConfig].
+    - `validation`: series to report the log-likelihood of, per gap; the weights that do best on them are
+        returned, and `config.patience` may stop the run early.
+    - `folder`: a run folder. Config and metrics are written to it and checkpoints as the run goes; if it holds
+        an unfinished run with the same arguments, that run goes on, bit for bit as if it had never stopped.
+    - `progress`: show a bar; by default on a terminal only.
+    - `key`: for batches and noise.
+    """
+    _check(flow, trajectories, bridge, config, validation)
+    scaling = _Scaling.of(trajectories, config)
+    data = scaling.apply(trajectories)
+    sampler = PairSampler(
+        data, horizon=scaling.horizon / scaling.time_scale, scheme=config.pairs, start_fraction=config.start_fraction
+    )
+    reach = scaling.horizon if config.consistency_horizon is None else config.consistency_horizon
+    objective = _Objective(config, reach / scaling.time_scale)
+    consistent = config.consistency > 0
+    problem = Problem(
+        loss=objective.loss,
+        data=sampler,
+        inner_loss=objective.bridge_loss if consistent and config.bridge_steps else None,
+        inner=(lambda model: model.bridge) if consistent and config.bridge_steps else None,
+        validate=None if validation is None else make_validation(scaling.apply(validation), sampler.horizon),
+    )
+    record = {"config": dataclasses.asdict(config), "flow": repr(flow), "bridge": repr(bridge)}
+    run = None if folder is None else RunFolder.create(folder, record)
+    model = FlowAndBridge(flow, bridge)
+    trained = train(model, problem, config, key=key, folder=run, progress=progress)
+    return FitResult(
+        flow=scaling.law(trained.model.flow, max(reach, scaling.horizon)),
+        bridge=None if bridge is None else scaling.bridge(trained.model.bridge),
+        history=trained.history,
+        config=config,
+        stopped_early=trained.stopped_early,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Scaling:
+    """Between the data's units and those that the flow is trained in: unit variance, a horizon of one."""
+
+    loc: np.ndarray
+    scale: np.ndarray
+    time_scale: float
+    horizon: float
+
+    @classmethod
+    def of(cls, data: Trajectories, config: FitConfig) -> "_Scaling":
+        loc, scale = data.scale()
+        if not config.standardise:
+            loc, scale = np.zeros_like(loc), np.ones_like(scale)
+        longest = data.longest_gap
+        if longest <= 0:
+            raise ValueError("no series has two complete rows: there is no transition to learn from.")
+        horizon = longest if config.horizon is None else min(config.horizon, longest)
+        time_scale = max(horizon, config.consistency_horizon or 0.0) if config.standardise else 1.0
+        return cls(loc, scale, time_scale, horizon)
+
+    def apply(self, data: Trajectories) -> Trajectories:
+        values = np.where(data.mask, (data.values - self.loc) / self.scale, 0.0).astype(np.float32)
+        times = (data.times / self.time_scale).astype(np.float32)
+        return dataclasses.replace(data, values=values, times=times)
+
+    def law(self, law: AbstractTransition, horizon: float) -> Standardised:
+        return Standardised(law, jnp.asarray(self.loc), jnp.asarray(self.scale), self.time_scale, horizon)
+
+    def bridge(self, bridge: AbstractBridge) -> StandardisedBridge:
+        return StandardisedBridge(bridge, jnp.asarray(self.loc), jnp.asarray(self.scale), self.time_scale)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Objective:
+    """Likelihood plus λ times the weighted consistency gaps, for a batch."""
+
+    config: FitConfig
+    horizon: float
+
+    def loss(self, model, sampler, step, key):
+        pair_key, triplet_key, noise_key = jr.split(key, 3)
+        pairs = sampler.draw(self.config.batch_size, key=pair_key)
+        if self.config.consistency == 0:
+            log_prob = jax.vmap(model.flow.log_prob, in_axes=(0, 0, 0, 0, None if pairs.u is None else 0))
+            nll = -log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u).mean()
+            return nll, {"nll": nll}
+        gaps = stacked_gaps(model.flow, model.bridge, self._triplets(sampler, triplet_key), pairs, key=noise_key)
+        nll, one_to_two, two_to_one = -gaps.log_prob.mean(), gaps.one_to_two.mean(), gaps.two_to_one.mean()
+        weight = self.config.consistency * jnp.minimum(1.0, (step + 1) / (self.config.consistency_warmup + 1))
+        gap = self.config.one_to_two * one_to_two + self.config.two_to_one * two_to_one
+        return nll + weight * gap, {"nll": nll, "one_to_two": one_to_two, "two_to_one": two_to_one}
+
+    def bridge_loss(self, model, sampler, step, key):
+        """Maximum likelihood of the bridge at two-step samples: no gradient through the flow is needed."""
+        del step
+        triplet_key, noise_key = jr.split(key)
+        x_s, s, r, t, u = self._triplets(sampler, triplet_key)
+        noise = jr.normal(noise_key, (2, *x_s.shape), x_s.dtype)
+        transform = jax.vmap(model.flow.transform, in_axes=(0, 0, 0, 0, None if u is None else 0))
+        x_r = transform(noise[0], x_s, s, r, u)
+        x_t = transform(noise[1], x_r, r, t, u)
+        x_r, x_t = jax.lax.stop_gradient((x_r, x_t))
+        log_prob = jax.vmap(model.bridge.log_prob, in_axes=(0, 0, 0, 0, 0, 0, None if u is None else 0))
+        return -log_prob(x_r, x_s, x_t, s, r, t, u).mean(), {}
+
+    def _triplets(self, sampler, key):
+        batch = self.config.consistency_batch or self.config.batch_size
+        return draw_triplets(sampler, batch, horizon=self.horizon, scheme=self.config.triplets, key=key)
+
+
+def _check(flow, data, bridge, config, validation):
+    if flow.dim != data.dim:
+        raise ValueError(f"`flow` has dim {flow.dim} but the trajectories have {data.dim} channels.")
+    if config.consistency > 0 and bridge is None:
+        raise ValueError("`bridge` must be given when `config.consistency` is positive, such as BridgeFlow(dim).")
+    if bridge is not None and bridge.dim != flow.dim:
+        raise ValueError(f"`bridge` has dim {bridge.dim} but `flow` has {flow.dim}.")
+    if validation is not None and (validation.dim, validation.cond_dim) != (data.dim, data.cond_dim):
+        raise ValueError(
+            f"`validation` has {validation.dim} channels and {validation.cond_dim} covariates where the "
+            f"trajectories have {data.dim} and {data.cond_dim}."
+        )
+    if config.patience is not None and validation is None:
+        raise ValueError("`validation` must be given when `config.patience` is set.")

@@ -1,0 +1,166 @@
+"""The one loop that trains everything: compiled chunks, and Python only between them."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import PRNGKeyArray, PyTree
+
+from .checkpoint import CheckpointError, RunFolder, fingerprint, load_tree, save_tree
+from .config import FitConfig
+from .progress import progress_bar
+from .step import TrainState, init_state, make_optimiser, make_step
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What to minimise.
+
+    - `loss(model, data, step, key)` returns a number and a dictionary of numbers to log.
+    - `inner_loss`, the same signature: minimised first, over the part of the model that `inner` picks.
+    - `validate(model)` returns a dictionary of numbers with a `"loss"` among them.
+    """
+
+    loss: Callable
+    data: PyTree
+    inner_loss: Callable | None = None
+    inner: Callable[[PyTree], PyTree] | None = None
+    validate: Callable[[PyTree], dict[str, float]] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """The trained model (moving average, or the best on validation data) and a row a report."""
+
+    model: PyTree
+    history: list[dict[str, Any]]
+    stopped_early: bool
+
+
+def train(
+    model: PyTree,
+    problem: Problem,
+    config: FitConfig,
+    *,
+    key: PRNGKeyArray,
+    folder: RunFolder | None = None,
+    progress: bool | None = None,
+) -> Trained:
+    """Minimise `problem.loss`. With a `folder`, go on from its checkpoint to the very same end."""
+    params, static = eqx.partition(model, eqx.is_inexact_array)
+    inner_filter = _inner_filter(params, problem)
+    optim = make_optimiser(config)
+    with_data = lambda fn, data: None if fn is None else _bind(fn, static, data)
+
+    def chunk(state, data, key):
+        step = make_step(
+            with_data(problem.loss, data),
+            optim,
+            config,
+            inner_loss=with_data(problem.inner_loss, data),
+            inner_filter=inner_filter,
+        )
+        state, metrics = jax.lax.scan(lambda s, _: step(s, key), state, length=config.log_every)
+        return state, jax.tree.map(jnp.mean, metrics)
+
+    inner_params = eqx.filter(params, inner_filter)
+    state = init_state(params, inner_params, optim, keep_best=problem.validate is not None)
+    about = {"key": fingerprint(jr.key_data(key)), "data": fingerprint(problem.data)}
+    state, history = _resume(state, folder, about)
+    state, history, stopped = _run(
+        jax.jit(chunk), state, history, problem, config, key, folder, about, progress, static
+    )
+    chosen = state.best if problem.validate is not None else state.ema if config.ema else state.params
+    return Trained(eqx.combine(chosen, static), history, stopped)
+
+
+def _run(chunk, state, history, problem, config, key, folder, about, progress, static):
+    """Chunks until the end; logs, validates, saves and decides to stop between them."""
+    last_save, stopped = time.monotonic(), _out_of_patience(state, config)
+    seconds = history[-1]["seconds"] if history else 0.0
+    try:
+        with progress_bar(config.steps, int(state.step), show=progress) as report:
+            while int(state.step) < config.steps and not stopped:
+                begin = time.monotonic()
+                state, metrics = jax.block_until_ready(chunk(state, problem.data, key))
+                took = time.monotonic() - begin
+                seconds += took
+                row = {"step": int(state.step), "seconds": round(seconds, 3)}
+                row |= {name: float(value) for name, value in metrics.items()}
+                row |= {"skipped": int(state.guard.non_finite), "outlying": int(state.guard.outlying)}
+                if problem.validate is not None:
+                    state, scores = _validate(state, problem, config, static)
+                    row |= {f"validation_{name}": value for name, value in scores.items()}
+                history = [*history, row]
+                stopped = _out_of_patience(state, config)
+                report(row["step"], row["loss"], config.log_every / took)
+                if folder is not None:
+                    folder.append_metrics(row)
+                    if time.monotonic() - last_save > config.checkpoint_seconds:
+                        _save(state, folder, about)
+                        last_save = time.monotonic()
+    finally:  # on Ctrl-C too: what has been trained is kept
+        if folder is not None:
+            _save(state, folder, about)
+    _complain(state)
+    return state, history, stopped
+
+
+def _bind(fn, static, data):
+    return lambda params, step, key: fn(eqx.combine(params, static), data, step, key)
+
+
+def _inner_filter(params, problem):
+    """True at the leaves that the inner steps train, false elsewhere."""
+    nothing = jax.tree.map(lambda _: False, params)
+    if problem.inner is None:
+        return nothing
+    marked = jax.tree.map(lambda _: True, problem.inner(params))
+    return eqx.tree_at(problem.inner, nothing, marked)
+
+
+def _validate(state: TrainState, problem: Problem, config: FitConfig, static):
+    params = state.ema if config.ema else state.params
+    scores = problem.validate(eqx.combine(params, static))
+    if scores["loss"] < float(state.best_score):
+        new = params, jnp.array(scores["loss"], state.best_score.dtype), 0 * state.stale
+    else:
+        new = state.best, state.best_score, state.stale + 1
+    return eqx.tree_at(lambda s: (s.best, s.best_score, s.stale), state, new), scores
+
+
+def _out_of_patience(state, config):
+    return config.patience is not None and int(state.stale) >= config.patience
+
+
+def _save(state, folder, about):
+    save_tree(folder.checkpoint, state, {**about, "step": str(int(state.step))})
+
+
+def _resume(state, folder, about):
+    if folder is None:
+        return state, []
+    if not folder.checkpoint.exists():
+        return state, folder.rewind_metrics(0)
+    state, known = load_tree(folder.checkpoint, state)
+    for what in ("key", "data"):
+        if known.get(what) != about[what]:
+            raise CheckpointError(
+                f"{folder.path} holds a run with another {what}: pass the same {what} to go on with it, or "
+                "choose another folder."
+            )
+    return state, folder.rewind_metrics(int(state.step))
+
+
+def _complain(state):
+    total, refused = int(state.step), int(state.guard.non_finite) + int(state.guard.outlying)
+    if total and refused > 0.1 * total:
+        raise FloatingPointError(
+            f"{refused} of {total} updates were refused ({int(state.guard.non_finite)} non-finite, "
+            f"{int(state.guard.outlying)} outlying): the run has diverged. Lower `learning_rate` or look at the data."
+        )

@@ -1,0 +1,81 @@
+"""Muon, with matrices of one shape orthogonalised together.
+
+Muon (Jordan et al., 2024) replaces the momentum of each weight matrix by the nearest semi-orthogonal matrix,
+found by a few Newton–Schulz steps, and leaves vectors to Adam. Our networks are many small matrices of few
+shapes: taken one by one, the Newton–Schulz steps cost as much as the gradients do; stacked by shape, a third.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+# The quintic of Jordan et al.: it maps singular values to about [0.7, 1.2] in five steps, fast rather than exact.
+QUINTIC = (3.4445, -4.7750, 2.0315)
+NEWTON_SCHULZ_STEPS = 5
+
+
+def orthogonalise(stack: Float[Array, "number rows cols"]) -> Float[Array, "number rows cols"]:
+    """Each matrix's nearest semi-orthogonal matrix, to the accuracy that Muon wants."""
+    a, b, c = QUINTIC
+    wide = stack.shape[1] > stack.shape[2]
+    x = jnp.swapaxes(stack, 1, 2) if wide else stack
+    x = x / (jnp.linalg.norm(x, axis=(1, 2), keepdims=True) + 1e-8)
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        gram = x @ jnp.swapaxes(x, 1, 2)
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return jnp.swapaxes(x, 1, 2) if wide else x
+
+
+class MuonState(NamedTuple):
+    count: Array
+    momentum: optax.Updates
+
+
+def scale_by_muon(beta: float = 0.95) -> optax.GradientTransformation:
+    """Orthogonalised Nesterov momentum for a tree of matrices; other leaves must be masked out."""
+
+    def init(params):
+        return MuonState(jnp.zeros((), jnp.int32), optax.tree.zeros_like(params))
+
+    def update(updates, state, params=None):
+        del params
+        count = state.count + 1
+        momentum = optax.tree.update_moment(updates, state.momentum, beta, 1)
+        nesterov = jax.tree.map(lambda m, g: beta * m + (1 - beta) * g, momentum, updates)
+        return _by_shape(nesterov), MuonState(count, momentum)
+
+    return optax.GradientTransformation(init, update)
+
+
+def _by_shape(tree: optax.Updates) -> optax.Updates:
+    leaves, treedef = jax.tree.flatten(tree)
+    shapes = sorted({leaf.shape for leaf in leaves})
+    done = {}
+    for shape in shapes:
+        places = [i for i, leaf in enumerate(leaves) if leaf.shape == shape]
+        stack = orthogonalise(jnp.stack([leaves[i] for i in places]))
+        # A wide layer's update is scaled so that its output moves as far as a square one's (rows are inputs).
+        gain = max(1.0, shape[1] / shape[0]) ** 0.5
+        done |= {i: gain * matrix for i, matrix in zip(places, stack, strict=True)}
+    return jax.tree.unflatten(treedef, [done[i] for i in range(len(leaves))])
+
+
+def muon(
+    learning_rate: optax.ScalarOrSchedule, *, weight_decay: float = 0.0, beta: float = 0.95
+) -> optax.GradientTransformation:
+    """Muon for the matrices of a model and Adam for the rest, at one learning rate."""
+    label = lambda params: jax.tree.map(lambda p: "muon" if p.ndim == 2 else "adam", params)
+    finish = lambda: (
+        optax.add_decayed_weights(weight_decay),
+        optax.scale_by_learning_rate(learning_rate),
+    )
+    return optax.partition(
+        {
+            "muon": optax.chain(scale_by_muon(beta), *finish()),
+            "adam": optax.chain(optax.scale_by_adam(0.9, 0.999), optax.scale_by_learning_rate(learning_rate)),
+        },
+        label,
+    )

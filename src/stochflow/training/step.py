@@ -1,0 +1,166 @@
+"""One pure training step: gradients, the guard, the optimiser, the moving average."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
+
+from .config import FitConfig
+from .muon import muon
+
+# The guard knows what is usual after this many steps; until then it refuses only non-finite updates.
+GUARD_WARMUP = 100
+GUARD_MEMORY = 0.99
+
+Loss = Callable[[PyTree, Int[Array, ""], PRNGKeyArray], tuple[Scalar, dict[str, Scalar]]]
+
+
+class Guard(eqx.Module):
+    """The usual length of a gradient, and how many updates were refused."""
+
+    usual: Float[Array, ""]
+    seen: Int[Array, ""]
+    non_finite: Int[Array, ""]
+    outlying: Int[Array, ""]
+
+    def __init__(self):
+        self.usual = jnp.zeros(())
+        self.seen = self.non_finite = self.outlying = jnp.zeros((), jnp.int32)
+
+    def judge(
+        self, loss: Scalar, norm: Scalar, clip: float, outlier: float
+    ) -> tuple["Guard", Bool[Array, ""], Scalar]:
+        """The guard after this step, whether to take it, and what to multiply the gradient by."""
+        usual = self.usual / jnp.maximum(1 - GUARD_MEMORY**self.seen, 1 - GUARD_MEMORY)
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+        warm = self.seen >= GUARD_WARMUP
+        outlying = finite & warm & (norm > outlier * usual)
+        take = finite & ~outlying
+        limit = jnp.where(warm, clip * usual, jnp.inf)
+        shorten = jnp.where(finite, jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30)), 0.0)
+        # A limited share of a long gradient counts towards what is usual, so a real change of scale is followed.
+        counted = jnp.where(finite, jnp.minimum(norm, limit), usual)
+        guard = eqx.tree_at(
+            lambda g: (g.usual, g.seen, g.non_finite, g.outlying),
+            self,
+            (
+                GUARD_MEMORY * self.usual + (1 - GUARD_MEMORY) * counted,
+                self.seen + 1,
+                self.non_finite + ~finite,
+                self.outlying + outlying,
+            ),
+        )
+        return guard, take, shorten
+
+
+class TrainState(eqx.Module):
+    """All that changes while training; what a checkpoint holds."""
+
+    params: PyTree
+    ema: PyTree
+    opt_state: Any
+    inner_opt_state: Any
+    guard: Guard
+    step: Int[Array, ""]
+    best: PyTree
+    best_score: Float[Array, ""]
+    stale: Int[Array, ""]
+
+
+def make_optimiser(config: FitConfig) -> optax.GradientTransformation:
+    """Warm-up, decay and the chosen optimiser."""
+    warmup = min(config.warmup_steps, config.steps // 2)
+    rest = config.steps - warmup
+    schedules = {
+        "cosine": lambda: optax.cosine_decay_schedule(config.learning_rate, rest),
+        "linear": lambda: optax.linear_schedule(config.learning_rate, 0.0, rest),
+        "constant": lambda: optax.constant_schedule(config.learning_rate),
+    }
+    rise = optax.linear_schedule(config.learning_rate / max(warmup, 1), config.learning_rate, max(warmup, 1))
+    schedule = optax.join_schedules([rise, schedules[config.decay]()], [warmup])
+    matrices = lambda params: jax.tree.map(lambda p: p.ndim >= 2, params)
+    optimisers = {
+        "muon": lambda: muon(schedule, weight_decay=config.weight_decay),
+        "adamw": lambda: optax.adamw(schedule, weight_decay=config.weight_decay, mask=matrices),
+    }
+    return optimisers[config.optimiser]()
+
+
+def init_state(
+    params: PyTree, inner_params: PyTree, optim: optax.GradientTransformation, *, keep_best: bool
+) -> TrainState:
+    return TrainState(
+        params=params,
+        ema=params,
+        opt_state=optim.init(params),
+        inner_opt_state=optim.init(inner_params),
+        guard=Guard(),
+        step=jnp.zeros((), jnp.int32),
+        best=params if keep_best else None,
+        best_score=jnp.array(jnp.inf),
+        stale=jnp.zeros((), jnp.int32),
+    )
+
+
+def make_step(
+    loss: Loss,
+    optim: optax.GradientTransformation,
+    config: FitConfig,
+    *,
+    inner_loss: Loss | None = None,
+    inner_filter: PyTree = None,
+) -> Callable[[TrainState, PRNGKeyArray], tuple[TrainState, dict[str, Scalar]]]:
+    """A pure step. `inner_loss`, if any, is first minimised for `bridge_steps` steps over the parameters that
+    `inner_filter` marks."""
+
+    def inner_step(carry, key):
+        params, opt_state, step = carry
+        inner, outer = eqx.partition(params, inner_filter)
+        grads = jax.grad(lambda p: inner_loss(eqx.combine(p, outer), step, key)[0])(inner)
+        finite = jnp.isfinite(optax.global_norm(grads))
+        updates, new_opt_state = optim.update(grads, opt_state, inner)
+        new = optax.apply_updates(inner, updates)
+        inner, opt_state = _choose(finite, (new, new_opt_state), (inner, opt_state))
+        return (eqx.combine(inner, outer), opt_state, step), None
+
+    def step(state: TrainState, key: PRNGKeyArray):
+        loss_key, inner_key = jr.split(jr.fold_in(key, state.step))
+        params, inner_opt_state = state.params, state.inner_opt_state
+        if inner_loss is not None and config.bridge_steps:
+            carry = params, inner_opt_state, state.step
+            (params, inner_opt_state, _), _ = jax.lax.scan(
+                inner_step, carry, jr.split(inner_key, config.bridge_steps)
+            )
+        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params, state.step, loss_key)
+        guard, take, shorten = state.guard.judge(
+            value, optax.global_norm(grads), config.clip, config.outlier
+        )
+        grads = jax.tree.map(lambda g: g * shorten, grads)
+        updates, opt_state = optim.update(grads, state.opt_state, params)
+        new_params = optax.apply_updates(params, updates)
+        params, opt_state = _choose(take, (new_params, opt_state), (params, state.opt_state))
+        state = eqx.tree_at(
+            lambda s: (s.params, s.ema, s.opt_state, s.inner_opt_state, s.guard, s.step),
+            state,
+            (
+                params,
+                jax.tree.map(lambda e, p: e + (1 - config.ema) * (p - e), state.ema, params),
+                opt_state,
+                inner_opt_state,
+                guard,
+                state.step + 1,
+            ),
+            is_leaf=lambda x: x is None,
+        )
+        return state, metrics | {"loss": value}
+
+    return step
+
+
+def _choose(take, new, old):
+    return jax.tree.map(lambda a, b: jnp.where(take, a, b), new, old)
