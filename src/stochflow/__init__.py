@@ -1,6 +1,39 @@
 """Learn the transition law of a stochastic process; then sample any time gap in one step.
 
-A learnt law has an exact log-density and needs no solver. The curated public names are re-exported here.
+A learnt law has an exact log-density and needs no solver. The curated public names are re-exported here; each
+room has more.
 """
 
+from . import (
+    data as data,
+    flows as flows,
+    inference as inference,
+    laws as laws,
+    metrics as metrics,
+    objectives as objectives,
+    sde as sde,
+    training as training,
+)
+from .data import Trajectories as Trajectories
+from .flows import BridgeFlow as BridgeFlow, StochasticFlow as StochasticFlow
+from .inference import forecast as forecast, interpolate as interpolate, rollout as rollout
+from .laws import AbstractBridge as AbstractBridge, AbstractTransition as AbstractTransition
+from .sde import SDE as SDE
+from .training import FitConfig as FitConfig, FitResult as FitResult, fit as fit
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "SDE",
+    "AbstractBridge",
+    "AbstractTransition",
+    "BridgeFlow",
+    "FitConfig",
+    "FitResult",
+    "StochasticFlow",
+    "Trajectories",
+    "fit",
+    "forecast",
+    "interpolate",
+    "rollout",
+]

@@ -36,7 +36,7 @@ def rollout(
     """
     times = _concrete_times(times)
     plan = _plan(times, max_gap)
-    warn_beyond_horizon(plan.ends - plan.starts, horizon_of(law))
+    warn_beyond_horizon(plan.starts, plan.ends, horizon_of(law))
 
     def step(x, now):
         s, t, i = now
@@ -67,7 +67,7 @@ def forecast(
     """
     times = _concrete_times(np.concatenate([[float(s)], np.atleast_1d(times)]))[1:]
     number = _steps(times - float(s), max_gap)
-    warn_beyond_horizon((times - float(s)) / np.maximum(number, 1), horizon_of(law))
+    warn_beyond_horizon(np.zeros(len(times)), (times - float(s)) / number, horizon_of(law))
     x0 = jnp.asarray(x0)
 
     def draw(t, steps, key):

@@ -5,4 +5,40 @@ exact laws that tests, docs and demos use as truth. Nothing learnt, nothing rand
 """
 
 from .base import AbstractBridge as AbstractBridge, AbstractTransition as AbstractTransition
-from .gaps import point_mass_log_prob as point_mass_log_prob, time_gap as time_gap
+from .bessel import log_ive as log_ive
+from .brownian import BrownianBridge as BrownianBridge, BrownianMotion as BrownianMotion
+from .cir import CIR as CIR
+from .gaps import (
+    bridge_gaps as bridge_gaps,
+    hold_log_prob as hold_log_prob,
+    hold_sample as hold_sample,
+    pinned_end as pinned_end,
+    point_mass_log_prob as point_mass_log_prob,
+    positive_gap as positive_gap,
+    time_gap as time_gap,
+)
+from .gaussian import (
+    AbstractGaussianBridge as AbstractGaussianBridge,
+    AbstractGaussianTransition as AbstractGaussianTransition,
+    AffineGaussian as AffineGaussian,
+    Gaussian as Gaussian,
+)
+from .geometric import (
+    GeometricBrownianBridge as GeometricBrownianBridge,
+    GeometricBrownianMotion as GeometricBrownianMotion,
+)
+from .horizon import HorizonWarning as HorizonWarning, warn_beyond_horizon as warn_beyond_horizon
+from .linear import (
+    LinearBridge as LinearBridge,
+    LinearSDE as LinearSDE,
+    MatrixOrnsteinUhlenbeck as MatrixOrnsteinUhlenbeck,
+)
+from .ornstein_uhlenbeck import (
+    OrnsteinUhlenbeck as OrnsteinUhlenbeck,
+    OrnsteinUhlenbeckBridge as OrnsteinUhlenbeckBridge,
+)
+from .standardised import (
+    Standardised as Standardised,
+    StandardisedBridge as StandardisedBridge,
+    horizon_of as horizon_of,
+)

@@ -1,8 +1,12 @@
-"""Time gaps, checked in one place."""
+"""Time gaps, checked in one place, and what happens when a gap is zero.
+
+A law with no time to move is *held* at a point. Each law computes its formulas with a gap that is safe to
+divide by (`positive_gap`) and then chooses between that and the point, so that no gradient is NaN.
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Scalar, ScalarLike
+from jaxtyping import Array, Bool, Float, Scalar, ScalarLike
 
 
 def time_gap(s: ScalarLike, t: ScalarLike) -> Scalar:
@@ -11,6 +15,40 @@ def time_gap(s: ScalarLike, t: ScalarLike) -> Scalar:
     return eqx.error_if(gap, gap < 0, "`t` must not be earlier than `s`: a transition law runs forwards.")
 
 
+def bridge_gaps(s: ScalarLike, r: ScalarLike, t: ScalarLike) -> tuple[Scalar, Scalar]:
+    r"""$(r - s, t - r)$; an error, under `jit` too, unless $s \le r \le t$."""
+    before, after = jnp.asarray(r) - jnp.asarray(s), jnp.asarray(t) - jnp.asarray(r)
+    message = "`r` must lie between `s` and `t`: a bridge is tied at both ends."
+    outside = (before < 0) | (after < 0)
+    return eqx.error_if(before, outside, message), eqx.error_if(after, outside, message)
+
+
+def positive_gap(gap: Scalar) -> Scalar:
+    """The gap itself, or 1 where it is zero: what a formula may divide by when its result is not used."""
+    return jnp.where(gap == 0, 1.0, gap)
+
+
+def pinned_end(
+    before: Scalar, after: Scalar, x_s: Float[Array, " dim"], x_t: Float[Array, " dim"]
+) -> tuple[Bool[Array, ""], Float[Array, " dim"]]:
+    """Whether a bridge is at one of its ends, and the state there."""
+    return (before == 0) | (after == 0), jnp.where(before == 0, x_s, x_t)
+
+
 def point_mass_log_prob(x: Float[Array, " dim"], at: Float[Array, " dim"]) -> Scalar:
     r"""Log-density of a law that has collapsed to one point: $+\infty$ there and $-\infty$ elsewhere."""
     return jnp.where(jnp.all(x == at), jnp.inf, -jnp.inf)
+
+
+def hold_sample(
+    held: Bool[Array, ""], point: Float[Array, " dim"], x: Float[Array, " dim"], log_prob: Scalar
+) -> tuple[Float[Array, " dim"], Scalar]:
+    """A draw and its log-density, replaced by the point (and its infinite density) where the law is held."""
+    return jnp.where(held, point, x), jnp.where(held, jnp.inf, log_prob)
+
+
+def hold_log_prob(
+    held: Bool[Array, ""], point: Float[Array, " dim"], x: Float[Array, " dim"], log_prob: Scalar
+) -> Scalar:
+    """A log-density at `x`, replaced by that of the point mass where the law is held."""
+    return jnp.where(held, point_mass_log_prob(x, point), log_prob)

@@ -1,0 +1,128 @@
+"""`stochflow`: the paper's tables, the demo, and a look into a run folder."""
+
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ..experiments.lorenz import LorenzSetting
+from ..training.checkpoint import CheckpointError, RunFolder
+from .flags import flags_from
+
+app = typer.Typer(
+    help="Learn the transition law of a stochastic process; sample any gap in one step.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+reproduce = typer.Typer(help="The paper's tables, one command each.", no_args_is_help=True)
+app.add_typer(reproduce, name="reproduce")
+console = Console()
+
+Out = Annotated[Path, typer.Option(help="Folder for checkpoints, figures, JSON and the report.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the first training run.")]
+Seeds = Annotated[int, typer.Option(min=1, help="How many training runs, with seeds one after another.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")]
+
+
+def main() -> None:
+    """The command, with one-sentence errors and exit codes: 0 done, 1 could not, 2 wrong usage, 130 interrupted."""
+    try:
+        app()
+    except (CheckpointError, ValueError, OSError, ImportError) as error:
+        Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("interrupted; run the same command again to go on from the last checkpoint.")
+        sys.exit(130)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from .. import __version__
+
+    print(__version__)
+
+
+@app.command()
+def info(folder: Annotated[Path, typer.Argument(help="A run folder.")], as_json: AsJson = False) -> None:
+    """What a run folder holds: its settings and how far it got."""
+    run = RunFolder.open(folder)
+    record, rows = run.read_config(), run.read_metrics()
+    if as_json:
+        print(json.dumps({"record": record, "last": rows[-1] if rows else None}))
+        return
+    table = Table("setting", "value", title=str(folder))
+    for name, value in record.get("config", {}).items():
+        table.add_row(name, str(value))
+    console.print(table)
+    if rows:
+        console.print("last report: " + ", ".join(f"{name} {value:.6g}" for name, value in rows[-1].items()))
+
+
+@app.command()
+def demo(out: Out = Path("runs/demo"), seed: Seed = 0) -> None:
+    """Train on the stochastic Lorenz system in a few minutes; print the paper's table beside ours."""
+    _lorenz(LorenzSetting.quick(), out, seed, seeds=1, as_json=False)
+
+
+@reproduce.command("lorenz")
+@flags_from(LorenzSetting)
+def lorenz(
+    setting: LorenzSetting,
+    out: Out = Path("runs/lorenz"),
+    seed: Seed = 0,
+    seeds: Seeds = 1,
+    quick: Annotated[bool, typer.Option(help="Half the training and fewer test pairs: what the demo runs.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Table 1: KL per time and H_pred, likelihood per lag, calibration, consistency; figures and a report."""
+    if quick:
+        changed = {f.name for f in dataclasses.fields(setting) if getattr(setting, f.name) != f.default}
+        kept = {name: getattr(setting, name) for name in changed}
+        setting = dataclasses.replace(LorenzSetting.quick(), **kept)
+    _lorenz(setting, out, seed, seeds, as_json)
+
+
+def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: bool) -> None:
+    from ..experiments import lorenz as experiment, lorenz_report as report
+
+    collected = []
+    for number in range(seed, seed + seeds):
+        folder = out if seeds == 1 else out / f"seed{number}"
+        begin = time.monotonic()
+        result = experiment.train_lorenz(setting, seed=number, folder=folder, progress=False if as_json else None)
+        train_seconds = result.history[-1]["seconds"]
+        scores = experiment.score_lorenz(result.flow, setting, seed=number)
+        content = report.scores_json(scores, setting, {"seed": number, "train_seconds": train_seconds})
+        report.write_json(folder / "scores.json", content)
+        page = report.write_lorenz_report(folder, result, scores, setting, seed=number)
+        collected.append(content)
+        if not as_json:
+            _print_tables(scores, report, number, train_seconds)
+            console.print(f"figures: {folder / 'figures'}   report: {page}   figures as JSON: {folder / 'scores.json'}")
+            console.print(f"all in {time.monotonic() - begin:.0f} s")
+    if as_json:
+        print(json.dumps(collected if seeds > 1 else collected[0]))
+
+
+def _print_tables(scores, report, seed: int, train_seconds: float) -> None:
+    titles = {
+        f"Table 1, KL (seed {seed}, trained {train_seconds:.0f} s)": report.kl_rows(scores),
+        "Test log-likelihood, nats, standardised": report.likelihood_rows(scores),
+        "Coverage of highest-density regions": report.calibration_rows(scores),
+        "Consistency error (energy distance)": report.consistency_rows(scores),
+    }
+    for title, (headers, rows) in titles.items():
+        table = Table(*headers, title=title)
+        for row in rows:
+            table.add_row(*row, style="bold" if row[0].startswith("stochflow") else None)
+        console.print(table)
+    beyond = report.beyond_floor(scores)
+    console.print("KL cells more than one std above the floor: " + (", ".join(beyond) if beyond else "none"))

@@ -1,0 +1,183 @@
+"""A law that was learnt on standardised values and rescaled times, in the user's units."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float, Scalar, ScalarLike
+
+from .base import AbstractBridge, AbstractTransition
+from .checks import as_positive, as_vector
+from .gaps import bridge_gaps, hold_log_prob, hold_sample, pinned_end, time_gap
+from .horizon import warn_beyond_horizon
+
+
+class Standardised(AbstractTransition):
+    r"""The law of $x = \mathrm{loc} + \mathrm{scale}\cdot z$ when `law` is that of $z$ in units of
+    `time_scale`.
+
+    $$\log p(x_t \mid x_s; s, t) = \log p_z(z_t \mid z_s; s/c, t/c) - \sum_i \log \mathrm{scale}_i$$
+
+    `horizon` is the longest gap, in the user's units, that `law` was trained for, or `None` if there is no
+    such limit; a longer gap that is known when the law is called draws a `HorizonWarning`. No gradient reaches `loc` and `scale`.
+    """
+
+    law: AbstractTransition
+    loc: Float[Array, " dim"]
+    scale: Float[Array, " dim"]
+    time_scale: float = eqx.field(static=True)
+    horizon: float | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        law: AbstractTransition,
+        loc: ArrayLike | list,
+        scale: ArrayLike | list,
+        time_scale: float = 1.0,
+        horizon: float | None = None,
+    ):
+        self.law = law
+        self.loc = as_vector("loc", loc, law.dim)
+        self.scale = as_positive("scale", scale, law.dim)
+        self.time_scale = positive_float("time_scale", time_scale)
+        self.horizon = None if horizon is None else positive_float("horizon", horizon)
+
+    @property
+    def dim(self) -> int:
+        return self.law.dim
+
+    def transform_and_log_prob(
+        self,
+        noise: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> tuple[Float[Array, " dim"], Scalar]:
+        """The state of the standardised law, brought back to the user's units."""
+        units = Units(self.loc, self.scale, self.time_scale)
+        warn_beyond_horizon(s, t, self.horizon)
+        still = time_gap(s, t) == 0  # the round trip through `z` would lose the last digit of `x_s`
+        times = units.times(still, s, t)
+        z_t, log_prob = self.law.transform_and_log_prob(noise, units.standardise(x_s), *times, u)
+        return hold_sample(still, x_s, units.restore(z_t), log_prob - units.log_volume())
+
+    def log_prob(
+        self,
+        x_t: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> Scalar:
+        """The log-density per unit of the user's volume."""
+        units = Units(self.loc, self.scale, self.time_scale)
+        still = time_gap(s, t) == 0
+        states = units.standardise(x_t), units.standardise(x_s)
+        log_prob = self.law.log_prob(*states, *units.times(still, s, t), u) - units.log_volume()
+        return hold_log_prob(still, x_s, x_t, log_prob)
+
+
+class StandardisedBridge(AbstractBridge):
+    """A bridge that was learnt on standardised values and rescaled times, in the user's units.
+
+    The same as `Standardised`, for a bridge: a sample at an end is that end itself, with `==`.
+    """
+
+    bridge: AbstractBridge
+    loc: Float[Array, " dim"]
+    scale: Float[Array, " dim"]
+    time_scale: float = eqx.field(static=True)
+    horizon: float | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        bridge: AbstractBridge,
+        loc: ArrayLike | list,
+        scale: ArrayLike | list,
+        time_scale: float = 1.0,
+        horizon: float | None = None,
+    ):
+        self.bridge = bridge
+        self.loc = as_vector("loc", loc, bridge.dim)
+        self.scale = as_positive("scale", scale, bridge.dim)
+        self.time_scale = positive_float("time_scale", time_scale)
+        self.horizon = None if horizon is None else positive_float("horizon", horizon)
+
+    @property
+    def dim(self) -> int:
+        return self.bridge.dim
+
+    def transform_and_log_prob(
+        self,
+        noise: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        x_t: Float[Array, " dim"],
+        s: ScalarLike,
+        r: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> tuple[Float[Array, " dim"], Scalar]:
+        """The state of the standardised bridge, brought back to the user's units."""
+        units = Units(self.loc, self.scale, self.time_scale)
+        ends = units.standardise(x_s), units.standardise(x_t)
+        pinned, end = pinned_end(*bridge_gaps(s, r, t), x_s, x_t)
+        times = units.times(pinned, s, r, t)
+        z_r, log_prob = self.bridge.transform_and_log_prob(noise, *ends, *times, u)
+        return hold_sample(pinned, end, units.restore(z_r), log_prob - units.log_volume())
+
+    def log_prob(
+        self,
+        x_r: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        x_t: Float[Array, " dim"],
+        s: ScalarLike,
+        r: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> Scalar:
+        """The log-density per unit of the user's volume."""
+        units = Units(self.loc, self.scale, self.time_scale)
+        states = units.standardise(x_r), units.standardise(x_s), units.standardise(x_t)
+        pinned, end = pinned_end(*bridge_gaps(s, r, t), x_s, x_t)
+        log_prob = self.bridge.log_prob(*states, *units.times(pinned, s, r, t), u) - units.log_volume()
+        return hold_log_prob(pinned, end, x_r, log_prob)
+
+
+class Units(eqx.Module):
+    """The change of units that both wrappers share. Nothing is trained through it."""
+
+    loc: Float[Array, " dim"]
+    scale: Float[Array, " dim"]
+    time_scale: float = eqx.field(static=True)
+
+    def standardise(self, x: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """From the user's units."""
+        return (x - jax.lax.stop_gradient(self.loc)) / jax.lax.stop_gradient(self.scale)
+
+    def restore(self, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """Back to the user's units."""
+        return jax.lax.stop_gradient(self.loc) + jax.lax.stop_gradient(self.scale) * z
+
+    def times(self, held: Bool[Array, ""], *times: ScalarLike) -> list[Scalar]:
+        """The times in the law's units; 0, 1, … where the law is held and its answer will not be used.
+
+        Equal times need not stay equal: a compiler may fuse `t / c - s / c` into a product and a sum with one
+        rounding, which then is not zero and may be negative.
+        """
+        return [jnp.where(held, float(i), jnp.asarray(t) / self.time_scale) for i, t in enumerate(times)]
+
+    def log_volume(self) -> Scalar:
+        """The log of how much larger a volume is in the user's units."""
+        return jnp.log(jax.lax.stop_gradient(self.scale)).sum()
+
+
+def positive_float(name: str, value: float | int) -> float:
+    """A positive Python float: a static fact of a law."""
+    if not value > 0:
+        raise ValueError(f"`{name}` must be positive; got {value}.")
+    return float(value)
+
+
+def horizon_of(law: AbstractTransition) -> float | None:
+    """The longest gap that a law was trained for, in the user's units; `None` if it has no limit."""
+    return law.horizon if isinstance(law, Standardised) else None

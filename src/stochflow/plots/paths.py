@@ -1,0 +1,156 @@
+"""Paths and clouds of points: what was sampled."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float, Real
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+from mpl_toolkits.mplot3d.art3d import Line3DCollection
+
+from ..metrics import cv_bandwidth, kde_log_density
+from ..metrics.estimates import AnyArray
+from .style import INK, MODEL, MUTED, TIME, TRUTH, figure, panels, styled
+
+SHOWN = 64  # paths a panel, as in the paper's figure
+QUANTILES = (0.5, 0.8, 0.95)
+BAND = 0.22  # opacity of one band; they lie on top of one another
+OUTERMOST = 0.005  # share of the points that may lie outside a slice, on each side
+OUTLINED = (0.9, 0.5)  # probability inside the outlines
+PIXELS = 140  # of the grid on which an outline is traced, each way
+
+
+@styled
+def trajectories_side_by_side(
+    truth: Float[AnyArray, "n times 3"],
+    model: Float[AnyArray, "m times 3"],
+    *,
+    times: Real[AnyArray, " times"] | None = None,
+    titles: Sequence[str] = ("Ground truth", "Flow, one step"),
+    view: tuple[float, float] = (18.0, -58.0),
+    axes: Sequence[Axes] | None = None,
+) -> list[Axes]:
+    """Up to 64 paths in space, coloured by time; both panels have the same limits and the same view."""
+    sets = [np.asarray(paths)[:SHOWN] for paths in (truth, model)]
+    axes = panels(axes, 2, lambda: figure(1, 2, size=(4.4, 3.8), projection="3d"))
+    times = np.arange(sets[0].shape[1]) if times is None else np.asarray(times)
+    low, high = (edge(sets[0], axis=(0, 1)) for edge in (np.min, np.max))
+    for ax, paths, title in zip(list[Any](axes), sets, titles):
+        lines = _space_lines(paths, times)
+        ax.add_collection3d(lines, autolim=False)
+        ax.scatter(*paths[:, 0].T, s=4, color=TIME(0.0), depthshade=False, linewidths=0, rasterized=True)
+        ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
+        ax.set_title(title, y=0.98, pad=0)
+        _clean_space(ax, view)
+    bar = axes[0].figure.colorbar(lines, ax=axes, shrink=0.55, aspect=28, pad=0.02, label="time")
+    bar.outline.set_visible(False)
+    return axes
+
+
+@styled
+def density_slices(
+    truth: Float[AnyArray, "slices n dim"],
+    model: Float[AnyArray, "slices m dim"],
+    *,
+    times: Real[AnyArray, " slices"] | Sequence[float | int],
+    dims: tuple[int, int] = (0, 2),
+    names: Sequence[str] = ("x", "y", "z"),
+    axes: Sequence[Axes] | None = None,
+) -> list[Axes]:
+    """Clouds in the plane of two dimensions, a column a time: the truth above, the model below.
+
+    Both rows show the outlines of the *truth*, the regions that hold half and nine tenths of it: a model that
+    spreads too far or not far enough is seen at once. The limits leave out the outermost points.
+    """
+    truth, model = (np.asarray(cloud)[..., list(dims)] for cloud in (truth, model))
+    columns = len(times)
+    axes = panels(axes, 2 * columns, lambda: figure(2, columns, size=(2.3, 2.2), sharex="col", sharey="col"))
+    for k, time in enumerate(times):
+        top, bottom = axes[k], axes[columns + k]
+        _cloud(top, truth[k], TRUTH)
+        _cloud(bottom, model[k], MODEL)
+        low, high = np.quantile(truth[k], [OUTERMOST, 1 - OUTERMOST], axis=0)
+        (left, down), (right, up) = low - 0.15 * (high - low), high + 0.15 * (high - low)
+        for ax in (top, bottom):
+            _outline(ax, truth[k], (left, right), (down, up))
+            ax.set(xlim=(left, right), ylim=(down, up))
+        bottom.set_xlabel(names[dims[0]])
+        top.set_title(f"t = {time:g}")
+    axes[0].set_ylabel(f"truth\n{names[dims[1]]}")
+    axes[columns].set_ylabel(f"model\n{names[dims[1]]}")
+    return axes
+
+
+@styled
+def fan_chart(
+    times: Real[AnyArray, " times"],
+    samples: Float[AnyArray, "n times dim"],
+    truth: Float[AnyArray, "times dim"] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    axes: Sequence[Axes] | None = None,
+) -> list[Axes]:
+    """The median and the central 50, 80 and 95 % of the samples against time, one panel a dimension."""
+    times, samples = np.asarray(times), np.asarray(samples)
+    dim = samples.shape[2]
+    axes = panels(axes, dim, lambda: figure(dim, 1, size=(6.4, 1.7), sharex=True))
+    for i, ax in enumerate(axes):
+        for q in reversed(QUANTILES):
+            low, high = np.quantile(samples[:, :, i], [0.5 - q / 2, 0.5 + q / 2], axis=0)
+            ax.fill_between(times, low, high, color=MODEL, alpha=BAND, linewidth=0)
+        ax.plot(times, np.median(samples[:, :, i], axis=0), color=MODEL, label="median")
+        if truth is not None:
+            ax.plot(times, np.asarray(truth)[:, i], color=INK, linewidth=1.1, label="truth")
+        ax.set_ylabel(f"x{i + 1}" if names is None else names[i])
+        ax.margins(x=0)
+    axes[-1].set_xlabel("time")
+    shades = [1 - (1 - BAND) ** (len(QUANTILES) - i) for i in range(len(QUANTILES))]
+    bands = [Patch(color=MODEL, alpha=shade, lw=0, label=f"{q:.0%}") for q, shade in zip(QUANTILES, shades)]
+    handles = [*bands, *axes[0].get_legend_handles_labels()[0]]
+    axes[0].legend(handles=handles, ncols=5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
+    return axes
+
+
+def _space_lines(paths: np.ndarray, times: np.ndarray) -> Line3DCollection:
+    segments = np.stack([paths[:, :-1], paths[:, 1:]], axis=2).reshape(-1, 2, 3)
+    lines = Line3DCollection(
+        segments, cmap=TIME, linewidths=0.7, alpha=0.75, capstyle="round", rasterized=True
+    )
+    lines.set_array(np.tile((times[:-1] + times[1:]) / 2, len(paths)))
+    lines.set_clim(times[0], times[-1])
+    return lines
+
+
+def _clean_space(ax: Any, view: tuple[float, float]) -> None:
+    """No grey walls: thin lines, few ticks, the same distance from the eye."""
+    ax.view_init(*view)
+    ax.set_box_aspect((1, 1, 1), zoom=1)
+    for axis, name in zip((ax.xaxis, ax.yaxis, ax.zaxis), "xyz"):
+        axis.set_pane_color((1, 1, 1, 0))
+        axis.line.set_color(MUTED)
+        axis.set_label_text(name)
+        axis.set_major_locator(MaxNLocator(4))
+        axis.set_tick_params(pad=-1, labelsize=7.5)
+        axis.labelpad = -2
+
+
+def _cloud(ax: Axes, points: np.ndarray, colour: str) -> None:
+    size = np.clip(3000 / len(points), 0.6, 9)
+    ax.scatter(*points.T, s=size, color=colour, alpha=0.45, linewidths=0, rasterized=True)
+
+
+def _outline(
+    ax: Axes, points: np.ndarray, x_range: tuple[float, float], y_range: tuple[float, float]
+) -> None:
+    """Highest-density regions by a kernel density estimate; each dimension in units of its own spread."""
+    scale = points.std(axis=0)
+    bandwidth = cv_bandwidth(points / scale, key=jr.key(0))  # the key does no more than shuffle
+    log_density = lambda places: np.asarray(kde_log_density(places / scale, points / scale, bandwidth))
+    x, y = np.linspace(*x_range, PIXELS), np.linspace(*y_range, PIXELS)
+    places = np.stack(np.meshgrid(x, y), axis=-1)
+    heights = np.quantile(log_density(points), [1 - q for q in OUTLINED])
+    on_grid = log_density(places.reshape(-1, 2)).reshape(PIXELS, PIXELS)
+    ax.contour(x, y, on_grid, levels=np.unique(heights), colors=INK, linewidths=0.6, linestyles="solid")

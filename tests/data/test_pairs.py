@@ -1,0 +1,94 @@
+"""Pairs are pairs of one series, forwards, within the horizon, and drawn as the scheme says."""
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from stochflow.data import PairSampler, Trajectories, draw_triplets
+
+
+def _clock_data(lengths, dim=1):
+    """Series whose value *is* (series + time), so that a pair shows where it came from."""
+    times = [np.arange(n, dtype=float) for n in lengths]
+    values = [np.repeat(1000.0 * i + t[:, None], dim, axis=1) for i, t in enumerate(times)]
+    return Trajectories.from_series(times, values)
+
+
+@pytest.mark.parametrize("scheme", ["lag", "pair"])
+@pytest.mark.parametrize("start_fraction", [0.0, 0.4])
+def test_pairs_are_of_one_series_forwards_and_within_the_horizon(scheme, start_fraction, getkey):
+    sampler = PairSampler(_clock_data([5, 1, 9, 2]), horizon=4.0, scheme=scheme, start_fraction=start_fraction)
+    pairs = sampler.draw(4000, key=getkey())
+    gap = pairs.t - pairs.s
+    assert (gap > 0).all()
+    assert (gap <= 4).all()
+    assert jnp.allclose((pairs.x_t - pairs.x_s)[:, 0], gap)
+    assert set(np.unique(pairs.x_s // 1000)) == {0, 2, 3}
+
+
+def test_incomplete_rows_are_never_drawn(getkey):
+    data = _clock_data([8], dim=2)
+    values = data.values.copy()
+    values[0, 3, 1] = np.nan
+    sampler = PairSampler(Trajectories.from_arrays(data.times, values))
+    pairs = sampler.draw(1000, key=getkey())
+    assert not ((pairs.s == 3) | (pairs.t == 3)).any()
+    assert sampler.number == 7 * 6 // 2
+
+
+def test_uniform_in_lag_and_uniform_in_pair(getkey):
+    """41 rows: each of 40 lags has 1/40; or lag l has (41-l)/820. Chi-square, false-alarm rate 1e-4."""
+    data, draws, lags = _clock_data([41]), 40_000, np.arange(1, 41)
+    expected = {"lag": np.full(40, 1 / 40), "pair": (41 - lags) / 820}
+    for scheme, share in expected.items():
+        pairs = PairSampler(data, scheme=scheme).draw(draws, key=getkey())
+        counts = np.bincount(np.asarray(pairs.t - pairs.s).round().astype(int), minlength=41)[1:]
+        chi2 = ((counts - draws * share) ** 2 / (draws * share)).sum()
+        assert chi2 < 80.1  # 0.9999 quantile of chi-square with 39 degrees of freedom
+
+
+def test_start_fraction_is_the_share_of_first_rows(getkey):
+    sampler = PairSampler(_clock_data([41, 41]), start_fraction=0.3)
+    pairs = sampler.draw(20_000, key=getkey())
+    first = (pairs.s == 0).mean()
+    expected = 0.3 + 0.7 * np.mean(1 / np.arange(1, 41))  # rows drawn by lag start at 0 now and then
+    assert abs(first - expected) < 4 * np.sqrt(expected * (1 - expected) / 20_000)
+
+
+def test_two_points_are_one_pair(getkey):
+    pairs = PairSampler(_clock_data([2])).draw(10, key=getkey())
+    assert (pairs.s == 0).all()
+    assert (pairs.t == 1).all()
+
+
+def test_nothing_to_pair_is_an_error():
+    with pytest.raises(ValueError, match="two complete rows"):
+        PairSampler(_clock_data([1, 1]))
+    with pytest.raises(ValueError, match=r"within the horizon of 0\.5"):
+        PairSampler(_clock_data([5]), horizon=0.5)
+    with pytest.raises(ValueError, match="`scheme` must be one of lag, pair"):
+        PairSampler(_clock_data([5]), scheme="gap")
+    with pytest.raises(ValueError, match="`start_fraction`"):
+        PairSampler(_clock_data([5]), start_fraction=1.5)
+
+
+@pytest.mark.parametrize(("scheme", "inner"), [("paper", 1e-3), ("balanced", 0.2)])
+def test_triplets_are_ordered_within_the_horizon_and_half_at_data_times(scheme, inner, getkey):
+    sampler = PairSampler(_clock_data([9, 9]), horizon=3.0)
+    x_s, s, r, t, _ = draw_triplets(sampler, 4000, horizon=6.0, scheme=scheme, key=getkey())
+    assert ((s < r) & (r < t)).all()
+    assert (t - s <= 6.0 + 1e-6).all()
+    tau = (r - s) / (t - s)
+    assert ((tau >= inner - 1e-6) & (tau <= 1 - inner + 1e-6)).all()
+    assert jnp.allclose(x_s[:, 0] % 1000, s)
+    at_data = (t == jnp.round(t)).mean()
+    assert abs(at_data - 0.5) < 0.01
+    assert ((t - s) > 3).mean() > 0.2  # uniform end times go beyond the data
+
+
+def test_the_same_key_draws_the_same_pairs(getkey):
+    sampler, key = PairSampler(_clock_data([41])), jr.key(3)
+    a, b = sampler.draw(64, key=key), sampler.draw(64, key=key)
+    assert (a.x_s == b.x_s).all()
+    assert not (a.x_s == sampler.draw(64, key=getkey()).x_s).all()

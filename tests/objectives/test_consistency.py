@@ -1,0 +1,80 @@
+"""An exact law has no consistency gap, on any sample; a wrong one has, in both directions."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import pytest
+
+from stochflow.data import Pairs, Triplets
+from stochflow.flows import BridgeFlow, StochasticFlow
+from stochflow.laws import BrownianBridge, BrownianMotion, OrnsteinUhlenbeck, OrnsteinUhlenbeckBridge
+from stochflow.objectives import negative_log_likelihood, one_to_two_gap, stacked_gaps, two_to_one_gap
+
+from ..flows.catalogue import shaken
+
+OU = OrnsteinUhlenbeck(jnp.array([0.5, 1.0, 2.0]), jnp.array([0.0, 1.0, -1.0]), jnp.array([0.3, 1.0, 2.0]))
+S, R, T = jnp.array([0.1, 0.4, 1.3])
+directions = pytest.mark.parametrize("gap", [one_to_two_gap, two_to_one_gap])
+
+
+@directions
+def test_exact_ou_has_no_gap(gap, getkey):
+    bridge = OrnsteinUhlenbeckBridge(OU)
+    values = [gap(OU, bridge, x, S, R, T, key=getkey()) for x in jr.normal(getkey(), (5, 3))]
+    assert jnp.abs(jnp.stack(values)).max() < 1e-10
+
+
+@directions
+def test_a_wrong_bridge_costs_in_both_directions(gap, getkey):
+    """With the wrong bridge the gap's mean is a KL divergence: positive by many standard errors."""
+    bridge = OrnsteinUhlenbeckBridge(OrnsteinUhlenbeck(jnp.full(3, 4.0), jnp.zeros(3), jnp.ones(3)))
+    each = jax.vmap(lambda k: gap(OU, bridge, jnp.ones(3), S, R, T, key=k))
+    values = each(jr.split(getkey(), 2000))
+    assert values.mean() > 10 * values.std() / jnp.sqrt(2000)
+
+
+@directions
+def test_a_law_that_is_not_markov_has_a_gap_whatever_the_bridge(gap, getkey):
+    """Noise of constant size whatever the gap: two steps are wider than one."""
+    flow = shaken(StochasticFlow(1, width=8, key=getkey()), getkey(), scale=1.0)
+    bridge = shaken(BridgeFlow(1, width=8, key=getkey()), getkey(), scale=0.1)
+    values = jax.vmap(lambda k: gap(flow, bridge, jnp.ones(1), S, R, T, key=k))(jr.split(getkey(), 2000))
+    assert values.mean() > 10 * values.std() / jnp.sqrt(2000)
+
+
+@pytest.mark.parametrize("cond_dim", [0, 2])
+def test_the_stacked_form_gives_the_same_numbers(cond_dim, getkey, monkeypatch):
+    flow = shaken(StochasticFlow(2, cond_dim=cond_dim, width=8, key=getkey()), getkey())
+    bridge = shaken(BridgeFlow(2, cond_dim=cond_dim, width=8, key=getkey()), getkey())
+    batch, key = 4, getkey()
+    x_s, x_t = jr.normal(getkey(), (2, batch, 2))
+    u = jr.normal(getkey(), (batch, cond_dim)) if cond_dim else None
+    s, r, t = jnp.zeros(batch), jnp.linspace(0.2, 0.5, batch), jnp.linspace(0.6, 2.0, batch)
+    gaps = stacked_gaps(flow, bridge, Triplets(x_s, s, r, t, u), Pairs(x_s, x_t, s, t, u), key=key)
+
+    noise = iter(())
+    monkeypatch.setattr(jr, "normal", lambda *args: next(noise))  # the same noise, in the order of the calls
+    table = _noise(key, batch)
+    for i in range(batch):
+        u_i = None if u is None else u[i]
+        noise = iter([table[0, i], table[3, i]])
+        one = one_to_two_gap(flow, bridge, x_s[i], s[i], r[i], t[i], u_i, key=key)
+        noise = iter([table[1, i], table[2, i]])
+        two = two_to_one_gap(flow, bridge, x_s[i], s[i], r[i], t[i], u_i, key=key)
+        nll = negative_log_likelihood(flow, x_s[i], x_t[i], s[i], t[i], u_i)
+        assert jnp.allclose(gaps.one_to_two[i], one, atol=1e-8)
+        assert jnp.allclose(gaps.two_to_one[i], two, atol=1e-8)
+        assert jnp.allclose(gaps.log_prob[i], -nll, atol=1e-8)
+
+
+_normal = jr.normal
+
+
+def _noise(key, batch):
+    return _normal(key, (4, batch, 2), jnp.float64)
+
+
+def test_the_brownian_pair_is_consistent_too(getkey):
+    law = BrownianMotion(jnp.array([0.2, -0.1]), jnp.array([1.0, 0.5]))
+    value = one_to_two_gap(law, BrownianBridge(law), jnp.zeros(2), S, R, T, key=getkey())
+    assert jnp.abs(value) < 1e-10

@@ -1,0 +1,132 @@
+"""Every figure draws, on its own axes or on those it is given, and leaves no trace in global state."""
+
+import importlib
+import math
+import sys
+
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+
+from stochflow.metrics import ConsistencyBound, ConsistencyError
+from stochflow.plots import (
+    PALETTE,
+    consistency_against_gap,
+    density_slices,
+    fan_chart,
+    figure,
+    likelihood_per_lag,
+    pit_histograms,
+    reliability,
+    training_curve,
+    trajectories_side_by_side,
+)
+
+RNG = np.random.default_rng(20251115)
+TIMES = np.linspace(0, 1, 11)
+PATHS = RNG.normal(size=(70, 11, 3)).cumsum(axis=1)
+GAPS = jnp.linspace(0.1, 1, 5)
+ERRORS = {
+    "two steps": ConsistencyError(GAPS, GAPS**2, 0.1 * GAPS, 2),
+    "bound": ConsistencyBound(GAPS, GAPS**2, 0.1 * GAPS),
+}
+LEVELS = {f"lag {lag}": RNG.uniform(size=200) for lag in (1, 4, 10)}
+PITS = {f"lag {lag}": RNG.uniform(size=(200, 2)) for lag in (1, 4, 10, 20, 40)}
+HISTORY = {
+    "step": np.arange(50),
+    "loss": RNG.normal(size=50),
+    "gap": [math.nan] + [1.0] * 49,
+    "bad": [math.inf] * 50,
+}
+CLOUDS = RNG.normal(size=(2, 150, 3))
+
+SINGLE = {
+    "reliability": lambda ax: reliability(LEVELS, ax=ax),
+    "likelihood": lambda ax: likelihood_per_lag(TIMES, TIMES, 1 + TIMES, flow_se=0.1 * TIMES, ax=ax),
+    "likelihood alone": lambda ax: likelihood_per_lag(TIMES, TIMES, ax=ax),
+    "consistency": lambda ax: consistency_against_gap(ERRORS, ax=ax),
+}
+MANY = {
+    "trajectories": (2, "3d", lambda axes: trajectories_side_by_side(PATHS, PATHS, times=TIMES, axes=axes)),
+    "slices": (4, None, lambda axes: density_slices(CLOUDS, 2 * CLOUDS, times=(0.5, 1), axes=axes)),
+    "fan": (3, None, lambda axes: fan_chart(TIMES, PATHS, PATHS[0], axes=axes)),
+    "fan without truth": (3, None, lambda axes: fan_chart(TIMES, PATHS, names="xyz", axes=axes)),
+    "pit": (5, None, lambda axes: pit_histograms(PITS, axes=axes)),
+    "training": (3, None, lambda axes: training_curve(HISTORY, axes=axes)),
+}
+
+
+def pixels(ax: Axes) -> np.ndarray:
+    canvas = FigureCanvasAgg(ax.figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3]
+
+
+@pytest.mark.parametrize("draw", SINGLE.values(), ids=SINGLE.keys())
+def test_a_single_panel_draws_on_new_and_on_given_axes(draw):
+    assert pixels(draw(None)).std() > 0
+    (ax,) = figure()
+    assert draw(ax) is ax
+    assert ax.get_xlabel()
+    assert ax.get_ylabel()
+
+
+@pytest.mark.parametrize(("count", "projection", "draw"), MANY.values(), ids=MANY.keys())
+def test_panels_draw_on_new_and_on_given_axes(count, projection, draw):
+    axes = draw(None)
+    assert len(axes) == count
+    assert pixels(axes[0]).std() > 0
+    given = figure(1, count, projection=projection)
+    assert draw(given) == given
+    with pytest.raises(ValueError, match=f"`axes` must hold {count} axes; got 1"):
+        draw(given[:1])
+
+
+def test_both_sides_have_the_same_limits_and_view():
+    left, right = trajectories_side_by_side(PATHS, 3 * PATHS)
+    for get in ("get_xlim", "get_ylim", "get_zlim"):
+        assert getattr(left, get)() == getattr(right, get)()
+    assert (left.elev, left.azim) == (right.elev, right.azim)
+
+
+def test_at_most_sixty_four_paths_are_shown():
+    left, _ = trajectories_side_by_side(PATHS, PATHS)
+    assert len(left.collections[0].get_array()) == 64 * 10
+
+
+def test_settings_are_left_as_they_were_and_pyplot_is_not_asked():
+    before = dict(matplotlib.rcParams)
+    reliability(LEVELS)
+    assert dict(matplotlib.rcParams) == before
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def test_history_without_steps_is_an_error():
+    with pytest.raises(ValueError, match="`history` must hold the series 'step'; got loss"):
+        training_curve({"loss": [1.0, 2.0]})
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of WCAG 2."""
+    channels = np.array(to_rgb(colour))
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ np.array([0.2126, 0.7152, 0.0722]))
+
+
+@pytest.mark.parametrize("page", ["#ffffff", "#181c21"])
+@pytest.mark.parametrize("colour", PALETTE)
+def test_data_colours_can_be_read_on_light_and_dark_pages(colour, page):
+    low, high = sorted([luminance(colour), luminance(page)])
+    assert (high + 0.05) / (low + 0.05) >= 3
+
+
+def test_without_matplotlib_one_sentence_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in [name for name in sys.modules if name.startswith("stochflow.plots")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ImportError, match=r"run `pip install stochflow\[plots\]`"):
+        importlib.import_module("stochflow.plots")

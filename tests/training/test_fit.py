@@ -1,0 +1,110 @@
+"""`fit` on laws that are known: quickly here, to the bound in the slow tests."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import stochflow
+from stochflow import BridgeFlow, FitConfig, StochasticFlow, Trajectories, fit
+
+QUICK = {"steps": 300, "log_every": 100, "batch_size": 64}
+
+
+def _walk(series=16, rows=12, dim=2, seed=0):
+    rng = np.random.default_rng(seed)
+    times = np.cumsum(rng.uniform(0.5, 1.5, (series, rows)), axis=1)
+    values = 100 + 5 * np.cumsum(rng.normal(size=(series, rows, dim)), axis=1)
+    return Trajectories.from_arrays(times, values)
+
+
+def test_fit_returns_a_law_in_the_users_units(getkey):
+    data = _walk()
+    result = fit(StochasticFlow(2, width=16, key=getkey()), data, config=FitConfig(**QUICK), key=getkey())
+    draws = jax.vmap(lambda k: result.flow.sample(jnp.array([100.0, 100.0]), 0.0, 4.0, key=k))(jr.split(getkey(), 500))
+    assert 3 < draws.std() < 30  # 5 √4 = 10, roughly, after so little training
+    assert abs(draws.mean() - 100) < 10
+    assert result.flow.horizon == pytest.approx(data.longest_gap)
+    x = jnp.array([103.0, 99.0])
+    assert (result.flow.sample(x, 7.0, 7.0, key=getkey()) == x).all()
+    assert result.history[-1]["nll"] < result.history[0]["nll"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"bridge_steps": 2}, {"one_to_two": 0.0}, {"triplets": "paper"}], ids=str)
+def test_consistency_trains_flow_and_bridge(settings, getkey):
+    bridge = BridgeFlow(2, width=16, key=getkey())
+    config = FitConfig(**QUICK, consistency=0.4, consistency_warmup=50, **settings)
+    result = fit(StochasticFlow(2, width=16, key=getkey()), _walk(), bridge=bridge, config=config, key=getkey())
+    last = result.history[-1]
+    assert np.isfinite([last["one_to_two"], last["two_to_one"]]).all()
+    assert last["two_to_one"] < 1.0
+    trained = jax.tree.leaves(result.bridge.bridge)
+    assert any(not jnp.array_equal(a, b) for a, b in zip(trained, jax.tree.leaves(bridge), strict=True))
+
+
+def test_validation_reports_by_gap_and_keeps_the_best(getkey):
+    train, held_out = _walk().split(0.75, 0.25, seed=0)
+    config = FitConfig(**QUICK, patience=50)
+    result = fit(StochasticFlow(2, width=16, key=getkey()), train, config=config, validation=held_out, key=getkey())
+    assert {"validation_loss", "validation_gap_1_of_4", "validation_gap_4_of_4"} <= result.history[-1].keys()
+
+
+def test_float64_and_integer_input_are_taken(getkey):
+    data = Trajectories.from_arrays(np.arange(6), np.arange(12).reshape(1, 6, 2) ** 2 % 7)
+    config = FitConfig(**(QUICK | {"steps": 100}))
+    result = fit(StochasticFlow(2, width=8, key=getkey()), data, config=config, key=getkey())
+    assert np.isfinite(result.flow.log_prob(jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0]), 0.0, 1.0))
+
+
+def test_one_pair_is_enough_to_run(getkey):
+    data = Trajectories.from_arrays(np.array([0.0, 1.0]), np.array([[[0.0], [1.0]]]))
+    config = FitConfig(**(QUICK | {"steps": 100}), learning_rate=1e-3)
+    assert fit(StochasticFlow(1, width=8, key=getkey()), data, config=config, key=getkey()).history
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: dict(trajectories=_walk(dim=3)), "`flow` has dim 2 but the trajectories have 3 channels"),
+        (lambda: dict(config=FitConfig(consistency=0.4)), "`bridge` must be given"),
+        (lambda: dict(bridge=BridgeFlow(3, key=jr.key(0))), "`bridge` has dim 3 but `flow` has 2"),
+        (lambda: dict(validation=_walk(dim=1)), "`validation` has 1 channels"),
+        (lambda: dict(config=FitConfig(patience=3)), "`validation` must be given"),
+        (lambda: dict(trajectories=_walk(rows=1)), "no series has two complete rows|constant"),
+        (
+            lambda: dict(trajectories=Trajectories.from_arrays(np.arange(3.0), np.ones((1, 3, 2)))),
+            "channel 0 is constant",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(make, message, getkey):
+    arguments = {"trajectories": _walk(), "config": FitConfig(**QUICK)} | make()
+    with pytest.raises(ValueError, match=message):
+        fit(StochasticFlow(2, width=8, key=getkey()), key=getkey(), **arguments)
+
+
+def test_covariates_reach_the_law(getkey):
+    data = _walk()
+    rows = data.times.shape
+    data = Trajectories.from_arrays(data.times, data.values, u=np.ones((*rows, 1)))
+    config = FitConfig(**(QUICK | {"steps": 100}), consistency=0.1)
+    flow, bridge = StochasticFlow(2, cond_dim=1, width=8, key=getkey()), BridgeFlow(2, cond_dim=1, width=8, key=getkey())
+    result = fit(flow, data, bridge=bridge, config=config, key=getkey())
+    x = jnp.array([100.0, 100.0])
+    assert np.isfinite(result.flow.log_prob(x, x, 0.0, 1.0, jnp.ones(1)))
+    with pytest.raises(ValueError, match="`u` must have shape"):
+        result.flow.log_prob(x, x, 0.0, 1.0)
+
+
+def test_the_progress_bar_shows_when_asked_and_is_silent_when_piped(capfd, getkey):
+    config = FitConfig(**(QUICK | {"steps": 100}))
+    fit(StochasticFlow(2, width=4, key=jr.key(0)), _walk(), config=config, key=jr.key(1))
+    assert capfd.readouterr() == ("", "")
+    fit(StochasticFlow(2, width=4, key=jr.key(0)), _walk(), config=config, progress=True, key=jr.key(1))
+    assert "steps/s" in capfd.readouterr().err
+
+
+def test_public_names_are_all_there():
+    for name in stochflow.__all__:
+        assert hasattr(stochflow, name)

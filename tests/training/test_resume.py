@@ -1,0 +1,129 @@
+"""A run that is killed goes on as if it had not been, bit for bit; damaged folders are refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax.random as jr
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import stochflow
+from stochflow.training import CheckpointError, RunFolder
+
+SCRIPT = Path(__file__).with_name("killable.py")
+STEPS = 2000
+
+
+def _start(folder):
+    env = os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    return subprocess.Popen([sys.executable, SCRIPT, folder, str(STEPS)], env=env)
+
+
+def _metrics(folder):
+    """Without the clock: that is the one thing which two runs do not share."""
+    rows = RunFolder.open(folder).read_metrics()
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    assert _start(folder).wait() == 0
+    return folder
+
+
+def test_a_killed_run_ends_bit_identical_to_one_that_was_not(whole_run, tmp_path):
+    folder, kills = tmp_path / "killed", 0
+    for wait in (0.3, 0.1):  # two real kills, at different moments after a checkpoint
+        process = _start(folder)
+        before = _step(folder)
+        while process.poll() is None and _step(folder) in (before, STEPS):
+            time.sleep(0.005)
+        time.sleep(wait)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.wait()
+        assert not list(folder.glob(".*.tmp"))
+    assert kills >= 1, "the run was over before it could be killed: give it more steps"
+    assert _step(folder) > 0
+    assert _start(folder).wait() == 0
+    expected, found = load_file(whole_run / "checkpoint.safetensors"), load_file(folder / "checkpoint.safetensors")
+    assert expected.keys() == found.keys()
+    for name, array in expected.items():
+        assert np.array_equal(array, found[name], equal_nan=True), name
+    assert _metrics(folder) == _metrics(whole_run)
+
+
+def _step(folder):
+    path = Path(folder) / "checkpoint.safetensors"
+    if not path.exists():
+        return 0
+    content = path.read_bytes()
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return int(header["__metadata__"]["step"])
+
+
+def _fit(folder, *, key=jr.key(2), seed=0, **settings):
+    values = np.random.default_rng(seed).normal(size=(4, 10, 1)).cumsum(1)
+    data = stochflow.Trajectories.from_arrays(np.arange(10.0), values)
+    config = stochflow.FitConfig(**({"steps": 20, "log_every": 10, "batch_size": 8} | settings))
+    flow = stochflow.StochasticFlow(1, width=4, layers=1, key=jr.key(0))
+    return stochflow.fit(flow, data, config=config, folder=folder, key=key)
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path):
+    first, again = _fit(tmp_path / "run"), _fit(tmp_path / "run")
+    assert first.history == again.history
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["steps"] == 20
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"learning_rate": 0.5}, "its config.learning_rate is 0.01, not 0.5"),
+        ({"key": jr.key(9)}, "another key"),
+        ({"seed": 9}, "another data"),
+    ],
+)
+def test_another_run_in_the_same_folder_is_refused(change, message, tmp_path):
+    _fit(tmp_path / "run")
+    before = (tmp_path / "run" / "checkpoint.safetensors").read_bytes()
+    with pytest.raises(CheckpointError, match=message):
+        _fit(tmp_path / "run", **change)
+    assert (tmp_path / "run" / "checkpoint.safetensors").read_bytes() == before
+
+
+def test_a_folder_that_is_not_a_run_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "holiday.txt").write_text("photos")
+    with pytest.raises(CheckpointError, match="not a run folder"):
+        _fit(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["holiday.txt"]
+    with pytest.raises(CheckpointError, match="is a file"):
+        _fit(tmp_path / "holiday.txt")
+    with pytest.raises(CheckpointError, match="not a run folder"):
+        RunFolder.open(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "text"])
+def test_a_damaged_checkpoint_is_refused(damage, tmp_path):
+    _fit(tmp_path / "run")
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    content = path.read_bytes()
+    flipped = content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]
+    path.write_bytes({"cut": content[: len(content) // 2], "empty": b"", "flipped": flipped, "text": b"hello" * 9}[damage])
+    with pytest.raises(CheckpointError, match="is damaged"):
+        _fit(tmp_path / "run")
+
+
+def test_half_a_line_of_metrics_is_left_out(tmp_path):
+    _fit(tmp_path / "run")
+    with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
+        file.write('{"step": 99, "lo')
+    assert [row["step"] for row in RunFolder.open(tmp_path / "run").read_metrics()] == [10, 20]

@@ -1,0 +1,160 @@
+"""The guard, the optimiser and the loop, on problems small enough to see through."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+import pytest
+
+from stochflow.training import FitConfig, Problem, train
+from stochflow.training.muon import muon, orthogonalise
+from stochflow.training.step import GUARD_WARMUP, make_optimiser
+
+
+class Point(eqx.Module):
+    x: jax.Array
+
+
+def _config(**kwargs):
+    return FitConfig(**({"steps": 400, "log_every": 100, "learning_rate": 0.05, "warmup_steps": 10} | kwargs))
+
+
+def _quadratic(spoil=lambda step: 1.0):
+    """|x - 3|² times whatever `spoil` says at a step."""
+    return Problem(loss=lambda model, data, step, key: (spoil(step) * ((model.x - data) ** 2).sum(), {}), data=jnp.array(3.0))
+
+
+def test_a_quadratic_is_minimised(getkey):
+    trained = train(Point(jnp.zeros(2)), _quadratic(), _config(ema=0.0), key=getkey())
+    assert jnp.allclose(trained.model.x, 3.0, atol=1e-2)
+    assert [row["step"] for row in trained.history] == [100, 200, 300, 400]
+    assert trained.history[-1]["loss"] < trained.history[0]["loss"]
+
+
+@pytest.mark.parametrize(
+    ("factor", "counter"), [(jnp.nan, "skipped"), (jnp.inf, "skipped"), (1e6, "outlying")], ids=str
+)
+def test_bad_updates_are_skipped_and_counted(factor, counter, getkey):
+    bad = lambda step: jnp.where((step > GUARD_WARMUP) & (step % 50 == 7), factor, 1.0)
+    trained = train(Point(jnp.zeros(2)), _quadratic(bad), _config(ema=0.0), key=getkey())
+    assert jnp.allclose(trained.model.x, 3.0, atol=1e-2)
+    assert trained.history[-1][counter] == 6  # steps 107, 157, …, 357
+
+
+def test_long_gradients_are_clipped_not_skipped(getkey):
+    """Just under the outlier limit a gradient still moves the weights, by no more than a usual step."""
+    long = lambda step: jnp.where(step == 200, 20.0, 1.0)
+    config = _config(ema=0.0, optimiser="adamw")
+    trained = train(Point(jnp.zeros(2)), _quadratic(long), config, key=getkey())
+    assert trained.history[-1]["outlying"] == trained.history[-1]["skipped"] == 0
+    assert jnp.allclose(trained.model.x, 3.0, atol=0.05)
+
+
+def test_a_run_that_only_diverges_says_so(getkey):
+    with pytest.raises(FloatingPointError, match="400 of 400 updates were refused"):
+        train(Point(jnp.zeros(2)), _quadratic(lambda step: jnp.nan), _config(), key=getkey())
+
+
+def test_early_stop_returns_the_best(getkey):
+    """Validation prefers x = 1; training goes on to 3."""
+    problem = Problem(
+        loss=lambda model, data, step, key: (((model.x - data) ** 2).sum(), {}),
+        data=jnp.array(3.0),
+        validate=lambda model: {"loss": float(((model.x - 1) ** 2).sum())},
+    )
+    config = _config(ema=0.0, log_every=5, patience=3, learning_rate=0.02, decay="constant")
+    trained = train(Point(jnp.zeros(1)), problem, config, key=getkey())
+    assert trained.stopped_early
+    assert abs(float(trained.model.x[0]) - 1) < 0.1
+    assert len(trained.history) < 80
+
+
+def test_the_average_is_of_the_weights(getkey):
+    config = _config(ema=0.9, steps=3, log_every=1, decay="constant")
+    trained = train(Point(jnp.zeros(1)), _quadratic(), config, key=getkey())
+    raw = train(Point(jnp.zeros(1)), _quadratic(), FitConfig(**(vars(config) | {"ema": 0.0})), key=getkey())
+    assert 0 < float(trained.model.x[0]) < float(raw.model.x[0])
+
+
+def test_one_trace_for_the_whole_run(getkey):
+    traces = []
+
+    def loss(model, data, step, key):
+        traces.append(1)
+        return ((model.x - data) ** 2).sum(), {}
+
+    train(Point(jnp.zeros(2)), Problem(loss=loss, data=jnp.array(3.0)), _config(), key=getkey())
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (7, 64), (64, 6)])
+def test_orthogonalise_flattens_the_singular_values(shape, getkey):
+    stack = jr.normal(getkey(), (3, *shape)) * 10 ** jnp.arange(-3.0, 3.0, 2.0)[:, None, None]
+    singular = jnp.linalg.svd(orthogonalise(stack), compute_uv=False)
+    assert (singular < 1.35).all()
+    assert jnp.median(singular) > 0.6
+
+
+def test_orthogonalise_keeps_the_singular_vectors(getkey):
+    matrix = jr.normal(getkey(), (5, 9))
+    left, _, right = jnp.linalg.svd(matrix, full_matrices=False)
+    middle = left.T @ orthogonalise(matrix[None])[0] @ right.T
+    assert jnp.abs(middle - jnp.diag(jnp.diag(middle))).max() < 1e-8
+
+
+def test_stacking_by_shape_changes_no_update(getkey):
+    params = {name: jr.normal(getkey(), shape) for name, shape in [("a", (4, 6)), ("b", (4, 6)), ("c", (6, 2)), ("d", (3,))]}
+    together, _ = muon(0.1).update(params, muon(0.1).init(params), params)
+    for name, value in params.items():
+        alone, _ = muon(0.1).update({name: value}, muon(0.1).init({name: value}), {name: value})
+        assert jnp.allclose(together[name], alone[name], atol=1e-12)
+
+
+@pytest.mark.parametrize("decay", ["cosine", "linear", "constant"])
+def test_the_schedule_warms_up_and_decays(decay):
+    config = FitConfig(optimiser="adamw", steps=1000, warmup_steps=100, decay=decay, learning_rate=0.1)
+    optim, params = make_optimiser(config), jnp.zeros(1)
+    state, sizes = optim.init(params), []
+    for _ in range(1000):
+        updates, state = optim.update(jnp.ones(1), state, params)
+        sizes.append(float(-updates[0]))
+    assert sizes[0] < 0.002
+    assert np.isclose(max(sizes), 0.1, rtol=1e-3)
+    assert np.argmax(sizes) <= 101
+    assert (sizes[-1] > 0.099) if decay == "constant" else (sizes[-1] < 0.001)
+
+
+def test_weight_decay_is_of_matrices_only():
+    for name in ("muon", "adamw"):
+        optim = make_optimiser(FitConfig(optimiser=name, weight_decay=0.5, warmup_steps=0, decay="constant"))
+        params = {"matrix": jnp.ones((2, 2)), "vector": jnp.ones(2)}
+        updates, _ = optim.update(optax.tree.zeros_like(params), optim.init(params), params)
+        assert (updates["matrix"] < 0).all()
+        assert (updates["vector"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"steps": 0}, "`steps` must be a positive integer; got 0"),
+        ({"steps": 1000, "log_every": 300}, "`log_every` must divide `steps`; got 300, 1000"),
+        ({"learning_rate": -1.0}, "`learning_rate` must be positive"),
+        ({"learning_rate": float("nan")}, "`learning_rate` must be positive; got nan"),
+        ({"ema": 1.0}, r"`ema` must be in \[0, 1\)"),
+        ({"optimiser": "sgd"}, "`optimiser` must be one of muon, adamw; got 'sgd'"),
+        ({"triplets": "x"}, "`triplets` must be one of"),
+        ({"horizon": 0.0}, "`horizon` must be positive, or None"),
+    ],
+)
+def test_a_wrong_config_is_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        FitConfig(**wrong)
+
+
+def test_a_config_survives_json_and_refuses_strangers():
+    config = FitConfig(steps=1000, consistency=0.4)
+    assert FitConfig.from_json(config.to_json()) == config
+    with pytest.raises(ValueError, match="unknown settings stepz; known are batch_size"):
+        FitConfig.from_json('{"stepz": 3}')
