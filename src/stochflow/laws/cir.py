@@ -36,7 +36,7 @@ class CIR(AbstractTransition):
     `rate` is $\kappa$, `mean` $\theta$, `volatility` $\sigma$, all positive vectors. A negative start is an
     error; the density of an `x_t` that is not positive is zero. `u` is not used. `transform` is the quantile
     function of the normal CDF of the noise, dimension by dimension: increasing, differentiable (once) in all
-    it depends on, and a few hundred times dearer than `sample_mixture`, which draws from the mixture itself.
+    it depends on, and about a hundred times dearer than `sample_mixture`, which draws from that mixture.
 
     Reference: Cox, Ingersoll and Ross, "A theory of the term structure of interest rates", 1985.
     """

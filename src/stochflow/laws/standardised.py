@@ -18,7 +18,8 @@ class Standardised(AbstractTransition):
     $$\log p(x_t \mid x_s; s, t) = \log p_z(z_t \mid z_s; s/c, t/c) - \sum_i \log \mathrm{scale}_i$$
 
     `horizon` is the longest gap, in the user's units, that `law` was trained for, or `None` if there is no
-    such limit; a longer gap that is known when the law is called draws a `HorizonWarning`. No gradient reaches `loc` and `scale`.
+    such limit; a longer gap that is known when the law is called draws a `HorizonWarning`. No gradient
+    reaches `loc` and `scale`.
     """
 
     law: AbstractTransition
@@ -57,8 +58,8 @@ class Standardised(AbstractTransition):
         units = Units(self.loc, self.scale, self.time_scale)
         warn_beyond_horizon(s, t, self.horizon)
         still = time_gap(s, t) == 0  # the round trip through `z` would lose the last digit of `x_s`
-        times = units.times(still, s, t)
-        z_t, log_prob = self.law.transform_and_log_prob(noise, units.standardise(x_s), *times, u)
+        start, end = units.times(still, s, t)
+        z_t, log_prob = self.law.transform_and_log_prob(noise, units.standardise(x_s), start, end, u)
         return hold_sample(still, x_s, units.restore(z_t), log_prob - units.log_volume())
 
     def log_prob(
@@ -73,7 +74,8 @@ class Standardised(AbstractTransition):
         units = Units(self.loc, self.scale, self.time_scale)
         still = time_gap(s, t) == 0
         states = units.standardise(x_t), units.standardise(x_s)
-        log_prob = self.law.log_prob(*states, *units.times(still, s, t), u) - units.log_volume()
+        start, end = units.times(still, s, t)
+        log_prob = self.law.log_prob(*states, start, end, u) - units.log_volume()
         return hold_log_prob(still, x_s, x_t, log_prob)
 
 
@@ -121,8 +123,8 @@ class StandardisedBridge(AbstractBridge):
         units = Units(self.loc, self.scale, self.time_scale)
         ends = units.standardise(x_s), units.standardise(x_t)
         pinned, end = pinned_end(*bridge_gaps(s, r, t), x_s, x_t)
-        times = units.times(pinned, s, r, t)
-        z_r, log_prob = self.bridge.transform_and_log_prob(noise, *ends, *times, u)
+        start, middle, stop = units.times(pinned, s, r, t)
+        z_r, log_prob = self.bridge.transform_and_log_prob(noise, *ends, start, middle, stop, u)
         return hold_sample(pinned, end, units.restore(z_r), log_prob - units.log_volume())
 
     def log_prob(
@@ -139,7 +141,8 @@ class StandardisedBridge(AbstractBridge):
         units = Units(self.loc, self.scale, self.time_scale)
         states = units.standardise(x_r), units.standardise(x_s), units.standardise(x_t)
         pinned, end = pinned_end(*bridge_gaps(s, r, t), x_s, x_t)
-        log_prob = self.bridge.log_prob(*states, *units.times(pinned, s, r, t), u) - units.log_volume()
+        start, middle, stop = units.times(pinned, s, r, t)
+        log_prob = self.bridge.log_prob(*states, start, middle, stop, u) - units.log_volume()
         return hold_log_prob(pinned, end, x_r, log_prob)
 
 

@@ -11,8 +11,8 @@ from ..laws import time_gap
 from .model import SDE
 
 UNRESOLVED = (
-    "`points` must be larger (or `doublings` smaller) for the grid to resolve one step; if the drift is stiff "
-    "at `low` or `high`, where the expansion of a step fails first, `doublings` must be larger instead."
+    "`points` must be larger (or `doublings` smaller) for the grid to resolve one step; if the drift is "
+    "stiff at `low` or `high`, where the expansion of a step fails first, `doublings` must be larger instead."
 )
 
 

@@ -38,7 +38,9 @@ class FitConfig:
     - `consistency_batch`: how many triplets a step; as many as pairs by default.
     - `consistency_horizon`: the longest gap of a triplet; `horizon` by default. Longer than the data reaches, it
         is what teaches those gaps.
-    - `consistency_warmup`: steps over which λ rises from 0.
+    - `consistency_start`: likelihood alone until this step. Those steps cost a fifth, and a law that is right at
+        the gaps of the data has something to teach the others.
+    - `consistency_warmup`: steps over which λ then rises from 0.
     - `triplets`: `"balanced"` or `"paper"`.
     - `bridge_steps`: K inner steps of the bridge a step; 0 updates it along with the flow.
 
@@ -68,6 +70,7 @@ class FitConfig:
     two_to_one: float = 1.0
     consistency_batch: int | None = None
     consistency_horizon: float | None = None
+    consistency_start: int = 0
     consistency_warmup: int = 0
     triplets: str = "balanced"
     bridge_steps: int = 0
@@ -78,7 +81,7 @@ class FitConfig:
     def __post_init__(self):
         for name in ("steps", "batch_size", "log_every"):
             _require(name, getattr(self, name), lambda v: isinstance(v, int) and v >= 1, "a positive integer")
-        for name in ("warmup_steps", "consistency_warmup", "bridge_steps"):
+        for name in ("warmup_steps", "consistency_start", "consistency_warmup", "bridge_steps"):
             _require(name, getattr(self, name), lambda v: isinstance(v, int) and v >= 0, "an integer ≥ 0")
         for name in ("learning_rate", "clip", "outlier", "checkpoint_seconds"):
             _require(name, getattr(self, name), lambda v: v > 0, "positive")

@@ -139,17 +139,33 @@ class _Objective:
     horizon: float
 
     def loss(self, model, sampler, step, key):
+        start = self.config.consistency_start
+        if self.config.consistency == 0:
+            return self.likelihood_loss(model, sampler, step, key)
+        if start == 0:
+            return self.consistent_loss(model, sampler, step, key)
+        return jax.lax.cond(
+            step < start, self.likelihood_loss, self.consistent_loss, model, sampler, step, key
+        )
+
+    def likelihood_loss(self, model, sampler, step, key):
+        del step
+        pair_key, _, _ = jr.split(key, 3)
+        pairs = sampler.draw(self.config.batch_size, key=pair_key)
+        log_prob = jax.vmap(model.flow.log_prob, in_axes=(0, 0, 0, 0, None if pairs.u is None else 0))
+        nll = -log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u).mean()
+        unknown = {"one_to_two": jnp.nan, "two_to_one": jnp.nan} if self.config.consistency else {}
+        return nll, {"nll": nll} | jax.tree.map(lambda v: jnp.asarray(v, nll.dtype), unknown)
+
+    def consistent_loss(self, model, sampler, step, key):
         pair_key, triplet_key, noise_key = jr.split(key, 3)
         pairs = sampler.draw(self.config.batch_size, key=pair_key)
-        if self.config.consistency == 0:
-            log_prob = jax.vmap(model.flow.log_prob, in_axes=(0, 0, 0, 0, None if pairs.u is None else 0))
-            nll = -log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u).mean()
-            return nll, {"nll": nll}
         gaps = stacked_gaps(model.flow, model.bridge, self._triplets(sampler, triplet_key), pairs, key=noise_key)
         nll, one_to_two, two_to_one = -gaps.log_prob.mean(), gaps.one_to_two.mean(), gaps.two_to_one.mean()
-        weight = self.config.consistency * jnp.minimum(1.0, (step + 1) / (self.config.consistency_warmup + 1))
+        risen = (step - self.config.consistency_start + 1) / (self.config.consistency_warmup + 1)
         gap = self.config.one_to_two * one_to_two + self.config.two_to_one * two_to_one
-        return nll + weight * gap, {"nll": nll, "one_to_two": one_to_two, "two_to_one": two_to_one}
+        loss = nll + self.config.consistency * jnp.clip(risen, 0.0, 1.0).astype(nll.dtype) * gap
+        return loss, {"nll": nll, "one_to_two": one_to_two, "two_to_one": two_to_one}
 
     def bridge_loss(self, model, sampler, step, key):
         """Maximum likelihood of the bridge at two-step samples: no gradient through the flow is needed."""

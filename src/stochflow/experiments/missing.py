@@ -1,0 +1,122 @@
+"""F.1 of the paper: Lorenz paths of which only 20 frames in a row are seen, and gaps that no pair spans."""
+
+import dataclasses
+import os
+from typing import Any
+
+import jax.random as jr
+from jaxtyping import PRNGKeyArray
+
+from ..data.lorenz import FRAME, lorenz_trajectories, random_segments
+from ..flows import BridgeFlow, StochasticFlow
+from ..training import FitConfig, FitResult, fit
+from .lorenz import TRAIN_KEY, kl_table
+from .paper import MISSING_BY_BRIDGE_STEPS, MISSING_BY_DIRECTION, MISSING_BY_WEIGHT
+
+SEEN = 20
+SEGMENT_SEED = 0
+HORIZON = 1.0
+AT = (1, 3)  # of the table's times: t = 0.5 and t = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class MissingSetting:
+    """The budget of one run of the study."""
+
+    steps: int = 48_000
+    batch_size: int = 256
+    learning_rate: float = 1e-2
+    consistency_batch: int = 128
+    consistency_start: int = 16_000
+    kl_samples: int = 10_240
+
+    def fit_config(self, case: "Case") -> FitConfig:
+        return FitConfig(
+            steps=self.steps,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            consistency=case.weight,
+            one_to_two=float(case.one_to_two),
+            two_to_one=float(case.two_to_one),
+            bridge_steps=case.bridge_steps,
+            consistency_batch=self.consistency_batch,
+            consistency_start=min(self.consistency_start, self.steps // 2),
+            consistency_warmup=min(2000, self.steps // 8),
+            consistency_horizon=HORIZON,
+            log_every=1000,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One row of the study, with the paper's numbers at t = .5 and 1."""
+
+    name: str
+    weight: float
+    paper: tuple[tuple[float, float], tuple[float, float]]
+    bridge_steps: int = 0
+    one_to_two: bool = True
+    two_to_one: bool = True
+
+
+def cases() -> dict[str, Case]:
+    """Every row of the paper's three tables; the default row is shared."""
+    found = [Case(f"λ = {w:g}", w, paper) for w, paper in MISSING_BY_WEIGHT.items()]
+    found += [
+        Case(f"λ = 0.4, K = {k}", 0.4, paper, bridge_steps=k) for k, paper in MISSING_BY_BRIDGE_STEPS.items() if k
+    ]
+    found += [
+        Case(f"λ = 0.4, {name}", 0.4, paper, one_to_two=name != "2→1 only", two_to_one=name != "1→2 only")
+        for name, paper in MISSING_BY_DIRECTION.items()
+        if name != "both"
+    ]
+    return {case.name: case for case in found}
+
+
+def train_missing(
+    case: Case,
+    setting: MissingSetting,
+    *,
+    seed: int,
+    folder: str | os.PathLike | None = None,
+    progress: bool | None = None,
+) -> FitResult:
+    """Fit to segments; beyond their length only the consistency loss teaches."""
+    flow_key, bridge_key, fit_key = jr.split(jr.key(seed), 3)
+    data = random_segments(lorenz_trajectories(1024, key=jr.key(TRAIN_KEY)), SEEN, seed=SEGMENT_SEED)
+    return fit(
+        StochasticFlow(3, clock="linear", tails=True, key=flow_key),
+        data,
+        bridge=BridgeFlow(3, key=bridge_key),
+        config=setting.fit_config(case),
+        folder=folder,
+        progress=progress,
+        key=fit_key,
+    )
+
+
+def score_missing(result: FitResult, case: Case, setting: MissingSetting, *, key: PRNGKeyArray) -> dict[str, Any]:
+    """One-step and chained KL at all four times, as plain numbers, with the paper's two."""
+    kl, floor = kl_table(result.flow, setting.kl_samples, key=key)
+    plain = lambda row: [{"mean": float(e.mean), "std": float(e.std)} for e in row]
+    return {
+        "case": dataclasses.asdict(case),
+        "setting": dataclasses.asdict(setting),
+        "seconds": result.history[-1]["seconds"],
+        "longest_seen_gap": (SEEN - 1) * FRAME,
+        "kl": {f"{h:g}": plain(row) for h, row in kl.items()},
+        "floor": plain(floor),
+    }
+
+
+def missing_rows(scores: list[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The study as a table: the paper's columns beside ours, one step and in steps of .25."""
+    headers = ("", "paper, t = .5", "t = 1", "one step, t = .5", "t = 1", "steps of .25, t = .5", "t = 1", "seconds")
+    cell = lambda e: f"{e['mean']:.2f} ± {e['std']:.2f}"
+    rows = []
+    for score in scores:
+        paper = [f"{m:g} ± {s:g}" for m, s in score["case"]["paper"]]
+        one = [cell(score["kl"]["1"][i]) for i in AT]
+        chained = [cell(score["kl"]["0.25"][i]) for i in AT]
+        rows.append((score["case"]["name"], *paper, *one, *chained, f"{score['seconds']:.0f}"))
+    return headers, rows
