@@ -18,7 +18,9 @@ def _clock_data(lengths, dim=1):
 @pytest.mark.parametrize("scheme", ["lag", "pair"])
 @pytest.mark.parametrize("start_fraction", [0.0, 0.4])
 def test_pairs_are_of_one_series_forwards_and_within_the_horizon(scheme, start_fraction, getkey):
-    sampler = PairSampler(_clock_data([5, 1, 9, 2]), horizon=4.0, scheme=scheme, start_fraction=start_fraction)
+    sampler = PairSampler(
+        _clock_data([5, 1, 9, 2]), horizon=4.0, scheme=scheme, start_fraction=start_fraction
+    )
     pairs = sampler.draw(4000, key=getkey())
     gap = pairs.t - pairs.s
     assert (gap > 0).all()

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 
 from stochflow.flows import AffineCoupling, BridgeFlow, SplineCoupling, StochasticFlow
 
@@ -12,11 +13,10 @@ COND = 3
 
 def shaken(model, key, scale=0.3):
     """The model with random weights everywhere: the start near zero hides mistakes."""
+    rng = np.random.default_rng(int(jr.randint(key, (), 0, 2**31 - 1)))
     params, static = eqx.partition(model, eqx.is_inexact_array)
-    leaves, treedef = jax.tree.flatten(params)
-    keys = jr.split(key, len(leaves))
-    leaves = [leaf + scale * jr.normal(k, leaf.shape, leaf.dtype) for leaf, k in zip(leaves, keys, strict=True)]
-    return eqx.combine(jax.tree.unflatten(treedef, leaves), static)
+    shake = lambda leaf: jnp.asarray(np.asarray(leaf) + scale * rng.normal(size=leaf.shape), leaf.dtype)
+    return eqx.combine(jax.tree.map(shake, params), static)
 
 
 def _layer(cls, mask, **kwargs):
@@ -43,6 +43,7 @@ FLOWS = {
     "4 dims, no couplings": _model(StochasticFlow, 4, layers=0),
     "2 dims, not autonomous": _model(StochasticFlow, 2, autonomous=False),
     "3 dims, covariates": _model(StochasticFlow, 3, cond_dim=2),
+    "2 dims, tails": _model(StochasticFlow, 2, tails=True),
     "1 dim, spline": _model(StochasticFlow, 1, coupling="spline"),
     "3 dims, spline, not autonomous, covariates": _model(
         StochasticFlow, 3, coupling="spline", autonomous=False, cond_dim=2
@@ -59,3 +60,9 @@ BRIDGES = {
 
 def covariates(model):
     return jnp.linspace(-1.0, 1.0, model.cond_dim) if model.cond_dim else None
+
+
+@eqx.filter_jit
+def call(model, method, *args, **kwargs):
+    """`model.method(...)`, compiled: op by op, JAX would compile each operation of its own."""
+    return getattr(model, method)(*args, **kwargs)

@@ -4,11 +4,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import pytest
 
 from stochflow.flows import BridgeFlow
 
-from .catalogue import BRIDGES, covariates
+from .catalogue import BRIDGES, call, covariates
 
 bridges = pytest.mark.parametrize("make", BRIDGES.values(), ids=BRIDGES.keys())
 S, R, T = jnp.array(0.3), jnp.array(0.5), jnp.array(1.1)
@@ -26,23 +27,23 @@ def test_parameter_counts_are_the_papers(dim, width, paper, getkey):
 def test_both_ends_are_met_bit_for_bit(make, getkey):
     bridge, u = (bridge := make(getkey())), covariates(bridge)
     x_s, x_t = jr.normal(getkey(), (2, bridge.dim))
-    assert (bridge.sample(x_s, x_t, S, S, T, u, key=getkey()) == x_s).all()
-    assert (bridge.sample(x_s, x_t, S, T, T, u, key=getkey()) == x_t).all()
+    assert (call(bridge, "sample", x_s, x_t, S, S, T, u, key=getkey()) == x_s).all()
+    assert (call(bridge, "sample", x_s, x_t, S, T, T, u, key=getkey()) == x_t).all()
 
 
 @bridges
 def test_a_sample_has_the_log_density_that_came_with_it(make, getkey):
     bridge, u = (bridge := make(getkey())), covariates(bridge)
     x_s, x_t, noise = jr.normal(getkey(), (3, bridge.dim))
-    x_r, log_prob = bridge.transform_and_log_prob(noise, x_s, x_t, S, R, T, u)
-    assert jnp.allclose(log_prob, bridge.log_prob(x_r, x_s, x_t, S, R, T, u), atol=1e-8)
-    jacobian = jax.jacfwd(lambda n: bridge.transform(n, x_s, x_t, S, R, T, u))(noise)
+    x_r, log_prob = call(bridge, "transform_and_log_prob", noise, x_s, x_t, S, R, T, u)
+    assert jnp.allclose(log_prob, call(bridge, "log_prob", x_r, x_s, x_t, S, R, T, u), atol=1e-8)
+    jacobian = jax.jit(jax.jacfwd(lambda n: bridge.transform(n, x_s, x_t, S, R, T, u)))(noise)
     log_normal = jax.scipy.stats.norm.logpdf(noise).sum()
-    assert jnp.allclose(log_prob, log_normal - jnp.linalg.slogdet(jacobian)[1], atol=1e-9)
+    assert jnp.allclose(log_prob, log_normal - np.linalg.slogdet(jacobian)[1], atol=1e-9)
 
 
 @pytest.mark.parametrize("r", [0.1, 1.3])
 def test_a_time_outside_is_an_error(r, getkey):
     bridge = BRIDGES["1 dim"](getkey())
     with pytest.raises(Exception, match="`r` must lie between"):
-        bridge.sample(jnp.zeros(1), jnp.ones(1), S, jnp.array(r), T, key=getkey())
+        call(bridge, "sample", jnp.zeros(1), jnp.ones(1), S, jnp.array(r), T, key=getkey())

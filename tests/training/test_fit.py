@@ -22,7 +22,9 @@ def _walk(series=16, rows=12, dim=2, seed=0):
 def test_fit_returns_a_law_in_the_users_units(getkey):
     data = _walk()
     result = fit(StochasticFlow(2, width=16, key=getkey()), data, config=FitConfig(**QUICK), key=getkey())
-    draws = jax.vmap(lambda k: result.flow.sample(jnp.array([100.0, 100.0]), 0.0, 4.0, key=k))(jr.split(getkey(), 500))
+    draws = jax.vmap(lambda k: result.flow.sample(jnp.array([100.0, 100.0]), 0.0, 4.0, key=k))(
+        jr.split(getkey(), 500)
+    )
     assert 3 < draws.std() < 30  # 5 √4 = 10, roughly, after so little training
     assert abs(draws.mean() - 100) < 10
     assert result.flow.horizon == pytest.approx(data.longest_gap)
@@ -31,11 +33,15 @@ def test_fit_returns_a_law_in_the_users_units(getkey):
     assert result.history[-1]["nll"] < result.history[0]["nll"]
 
 
-@pytest.mark.parametrize("settings", [{}, {"bridge_steps": 2}, {"one_to_two": 0.0}, {"triplets": "paper"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"bridge_steps": 2}, {"one_to_two": 0.0}, {"triplets": "paper"}], ids=str
+)
 def test_consistency_trains_flow_and_bridge(settings, getkey):
     bridge = BridgeFlow(2, width=16, key=getkey())
     config = FitConfig(**QUICK, consistency=0.4, consistency_warmup=50, **settings)
-    result = fit(StochasticFlow(2, width=16, key=getkey()), _walk(), bridge=bridge, config=config, key=getkey())
+    result = fit(
+        StochasticFlow(2, width=16, key=getkey()), _walk(), bridge=bridge, config=config, key=getkey()
+    )
     last = result.history[-1]
     assert np.isfinite([last["one_to_two"], last["two_to_one"]]).all()
     assert last["two_to_one"] < 1.0
@@ -46,7 +52,9 @@ def test_consistency_trains_flow_and_bridge(settings, getkey):
 def test_validation_reports_by_gap_and_keeps_the_best(getkey):
     train, held_out = _walk().split(0.75, 0.25, seed=0)
     config = FitConfig(**QUICK, patience=50)
-    result = fit(StochasticFlow(2, width=16, key=getkey()), train, config=config, validation=held_out, key=getkey())
+    result = fit(
+        StochasticFlow(2, width=16, key=getkey()), train, config=config, validation=held_out, key=getkey()
+    )
     assert {"validation_loss", "validation_gap_1_of_4", "validation_gap_4_of_4"} <= result.history[-1].keys()
 
 
@@ -89,7 +97,10 @@ def test_covariates_reach_the_law(getkey):
     rows = data.times.shape
     data = Trajectories.from_arrays(data.times, data.values, u=np.ones((*rows, 1)))
     config = FitConfig(**(QUICK | {"steps": 100}), consistency=0.1)
-    flow, bridge = StochasticFlow(2, cond_dim=1, width=8, key=getkey()), BridgeFlow(2, cond_dim=1, width=8, key=getkey())
+    flow, bridge = (
+        StochasticFlow(2, cond_dim=1, width=8, key=getkey()),
+        BridgeFlow(2, cond_dim=1, width=8, key=getkey()),
+    )
     result = fit(flow, data, bridge=bridge, config=config, key=getkey())
     x = jnp.array([100.0, 100.0])
     assert np.isfinite(result.flow.log_prob(x, x, 0.0, 1.0, jnp.ones(1)))

@@ -18,6 +18,7 @@ from stochflow.training import CheckpointError, RunFolder
 
 SCRIPT = Path(__file__).with_name("killable.py")
 STEPS = 2000
+KEY = jr.key(2)
 
 
 def _start(folder):
@@ -54,7 +55,10 @@ def test_a_killed_run_ends_bit_identical_to_one_that_was_not(whole_run, tmp_path
     assert kills >= 1, "the run was over before it could be killed: give it more steps"
     assert _step(folder) > 0
     assert _start(folder).wait() == 0
-    expected, found = load_file(whole_run / "checkpoint.safetensors"), load_file(folder / "checkpoint.safetensors")
+    expected, found = (
+        load_file(whole_run / "checkpoint.safetensors"),
+        load_file(folder / "checkpoint.safetensors"),
+    )
     assert expected.keys() == found.keys()
     for name, array in expected.items():
         assert np.array_equal(array, found[name], equal_nan=True), name
@@ -70,7 +74,7 @@ def _step(folder):
     return int(header["__metadata__"]["step"])
 
 
-def _fit(folder, *, key=jr.key(2), seed=0, **settings):
+def _fit(folder, *, key=KEY, seed=0, **settings):
     values = np.random.default_rng(seed).normal(size=(4, 10, 1)).cumsum(1)
     data = stochflow.Trajectories.from_arrays(np.arange(10.0), values)
     config = stochflow.FitConfig(**({"steps": 20, "log_every": 10, "batch_size": 8} | settings))
@@ -117,7 +121,9 @@ def test_a_damaged_checkpoint_is_refused(damage, tmp_path):
     path = tmp_path / "run" / "checkpoint.safetensors"
     content = path.read_bytes()
     flipped = content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]
-    path.write_bytes({"cut": content[: len(content) // 2], "empty": b"", "flipped": flipped, "text": b"hello" * 9}[damage])
+    path.write_bytes(
+        {"cut": content[: len(content) // 2], "empty": b"", "flipped": flipped, "text": b"hello" * 9}[damage]
+    )
     with pytest.raises(CheckpointError, match="is damaged"):
         _fit(tmp_path / "run")
 

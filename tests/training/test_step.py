@@ -23,7 +23,10 @@ def _config(**kwargs):
 
 def _quadratic(spoil=lambda step: 1.0):
     """|x - 3|² times whatever `spoil` says at a step."""
-    return Problem(loss=lambda model, data, step, key: (spoil(step) * ((model.x - data) ** 2).sum(), {}), data=jnp.array(3.0))
+    return Problem(
+        loss=lambda model, data, step, key: (spoil(step) * ((model.x - data) ** 2).sum(), {}),
+        data=jnp.array(3.0),
+    )
 
 
 def test_a_quadratic_is_minimised(getkey):
@@ -105,7 +108,10 @@ def test_orthogonalise_keeps_the_singular_vectors(getkey):
 
 
 def test_stacking_by_shape_changes_no_update(getkey):
-    params = {name: jr.normal(getkey(), shape) for name, shape in [("a", (4, 6)), ("b", (4, 6)), ("c", (6, 2)), ("d", (3,))]}
+    params = {
+        name: jr.normal(getkey(), shape)
+        for name, shape in [("a", (4, 6)), ("b", (4, 6)), ("c", (6, 2)), ("d", (3,))]
+    }
     together, _ = muon(0.1).update(params, muon(0.1).init(params), params)
     for name, value in params.items():
         alone, _ = muon(0.1).update({name: value}, muon(0.1).init({name: value}), {name: value})

@@ -48,5 +48,8 @@ def _keyword(config: type) -> str:
 def _flag(field: dataclasses.Field) -> inspect.Parameter:
     option = typer.Option(help="", rich_help_panel="Setting")
     return inspect.Parameter(
-        field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[field.type, option]
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=field.default,
+        annotation=Annotated[field.type, option],
     )

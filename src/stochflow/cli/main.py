@@ -38,7 +38,9 @@ def main() -> None:
         Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False)
         sys.exit(1)
     except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted; run the same command again to go on from the last checkpoint.")
+        Console(stderr=True).print(
+            "interrupted; run the same command again to go on from the last checkpoint."
+        )
         sys.exit(130)
 
 
@@ -79,7 +81,9 @@ def lorenz(
     out: Out = Path("runs/lorenz"),
     seed: Seed = 0,
     seeds: Seeds = 1,
-    quick: Annotated[bool, typer.Option(help="Half the training and fewer test pairs: what the demo runs.")] = False,
+    quick: Annotated[
+        bool, typer.Option(help="Half the training and fewer test pairs: what the demo runs.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Table 1: KL per time and H_pred, likelihood per lag, calibration, consistency; figures and a report."""
@@ -97,7 +101,9 @@ def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: b
     for number in range(seed, seed + seeds):
         folder = out if seeds == 1 else out / f"seed{number}"
         begin = time.monotonic()
-        result = experiment.train_lorenz(setting, seed=number, folder=folder, progress=False if as_json else None)
+        result = experiment.train_lorenz(
+            setting, seed=number, folder=folder, progress=False if as_json else None
+        )
         train_seconds = result.history[-1]["seconds"]
         scores = experiment.score_lorenz(result.flow, setting, seed=number)
         content = report.scores_json(scores, setting, {"seed": number, "train_seconds": train_seconds})
@@ -106,7 +112,9 @@ def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: b
         collected.append(content)
         if not as_json:
             _print_tables(scores, report, number, train_seconds)
-            console.print(f"figures: {folder / 'figures'}   report: {page}   figures as JSON: {folder / 'scores.json'}")
+            console.print(
+                f"figures: {folder / 'figures'}   report: {page}   figures as JSON: {folder / 'scores.json'}"
+            )
             console.print(f"all in {time.monotonic() - begin:.0f} s")
     if as_json:
         print(json.dumps(collected if seeds > 1 else collected[0]))

@@ -114,12 +114,12 @@ class Trajectories:
     @property
     def present(self) -> Bool[np.ndarray, "series rows"]:
         """Rows with at least one observed channel."""
-        return self.mask.any(2)
+        return np.asarray(self.mask.any(2))
 
     @property
     def complete(self) -> Bool[np.ndarray, "series rows"]:
         """Rows with every channel observed: what a directly observed law is learnt from."""
-        return self.mask.all(2)
+        return np.asarray(self.mask.all(2))
 
     @property
     def gaps(self) -> Float[np.ndarray, " gaps"]:
@@ -209,7 +209,8 @@ def _check_series(name, times, values, u):
         if u.ndim != 2 or len(u) != len(values):
             raise ValueError(f"{where}: `u` must have shape ({len(values)}, cond_dim); got {u.shape}.")
         _refuse(where, "covariate", ~np.isfinite(u).all(1), u)
-    as_float = values.astype(np.float32)
+    with np.errstate(over="ignore"):  # refused by name below
+        as_float = values.astype(np.float32)
     _refuse(where, "value", np.isinf(as_float).any(1), values, "too large for float32")
     return float(times[0]), since, as_float, u
 

@@ -80,7 +80,10 @@ def training_paths(known: KnownLaw, *, key: PRNGKeyArray) -> Trajectories:
     gaps = 0.02 + jr.exponential(time_key, (SERIES, ROWS)) * (MARGIN * HORIZON / ROWS)
 
     def path(x0, gaps, key):
-        step = lambda x, now: (known.draw(x, *now),) * 2
+        def step(x, now):
+            x = known.draw(x, *now)
+            return x, x
+
         return jax.lax.scan(step, x0, (gaps, jr.split(key, ROWS)))[1]
 
     paths = jax.jit(jax.vmap(path))(_starts(known, SERIES, start_key), gaps, jr.split(path_key, SERIES))

@@ -127,7 +127,10 @@ def draw_figures(law: Standardised, scores: LorenzScores, history: list[dict[str
     truth = lorenz_paths(64, key=jr.key(TEST_KEY))
     one_step = _draws(law, truth[:, 0], times, key=one_key)
     trajectories = plots.trajectories_side_by_side(
-        np.asarray(truth), np.asarray(one_step), times=times, titles=("truth: a solver, 800 steps a path", "flow: one step a point")
+        np.asarray(truth),
+        np.asarray(one_step),
+        times=times,
+        titles=("truth: a solver, 800 steps a path", "flow: one step a point"),
     )
     many = lorenz_paths(2048, key=path_key)
     slices = plots.density_slices(
@@ -143,14 +146,23 @@ def draw_figures(law: Standardised, scores: LorenzScores, history: list[dict[str
         np.asarray(lorenz_paths_from(start[:1], times, key=path_key))[0],
         names=("x", "y", "z"),
     )
-    lags = [lag * FRAME for lag in LAGS]
+    by_lag = list(scores.log_likelihood.values())
+    lags = np.array([lag * FRAME for lag in LAGS])
     gaps = {f"one step against {steps}": e for steps, e in scores.consistency.items()}
     return {
-        "trajectories": (trajectories, "64 paths from the same starts. Right: every point is an independent one-step sample from its start."),
-        "densities": (slices, "The marginal at four times: true samples, and one-step samples from the same starts."),
+        "trajectories": (
+            trajectories,
+            "64 paths from the same starts. Right: every point is an independent one-step sample from its start.",
+        ),
+        "densities": (
+            slices,
+            "The marginal at four times: true samples, and one-step samples from the same starts.",
+        ),
         "fan": (fan, "One start, 512 chained forecasts (50, 80 and 95 % bands) and one true path."),
         "pit": (
-            plots.pit_histograms({f"lag {lag}": pit for lag, pit in scores.pits.items()}, names=("x", "y", "z")),
+            plots.pit_histograms(
+                {f"lag {lag}": pit for lag, pit in scores.pits.items()}, names=("x", "y", "z")
+            ),
             "Probability integral transform per lag and channel: flat if the law is as sure as it should be.",
         ),
         "reliability": (
@@ -160,8 +172,8 @@ def draw_figures(law: Standardised, scores: LorenzScores, history: list[dict[str
         "likelihood": (
             plots.likelihood_per_lag(
                 lags,
-                [s.flow_on_reference for s in scores.log_likelihood.values()],
-                [s.reference for s in scores.log_likelihood.values()],
+                np.array([s.flow_on_reference for s in by_lag]),
+                np.array([s.reference for s in by_lag]),
                 reference_name="true SDE, simulated likelihood",
             ),
             "Conditional log-likelihood from t = 0, on the same test transitions, in standardised units.",
@@ -205,15 +217,27 @@ def write_lorenz_report(
             f"pairs, seed {seed}), on a CPU. The paper trains for 1,000 epochs on a GPU."
         ),
         picture("trajectories"),
-        table(kl_rows(scores), "KL by kernel density estimate, the paper's protocol. The floor is what two true samples score."),
-        table(likelihood_rows(scores), "Test log-likelihood in nats, standardised units. The KDE above is blunt; this is not."),
+        table(
+            kl_rows(scores),
+            "KL by kernel density estimate, the paper's protocol. The floor is what two true samples score.",
+        ),
+        table(
+            likelihood_rows(scores),
+            "Test log-likelihood in nats, standardised units. The KDE above is blunt; this is not.",
+        ),
         picture("likelihood"),
         picture("densities"),
         picture("fan"),
-        table(calibration_rows(scores), "Coverage of highest-density regions, and a Kolmogorov–Smirnov test of all levels."),
+        table(
+            calibration_rows(scores),
+            "Coverage of highest-density regions, and a Kolmogorov–Smirnov test of all levels.",
+        ),
         picture("pit"),
         picture("reliability"),
-        table(consistency_rows(scores), "Energy distance between one step and several (squared units of the state)."),
+        table(
+            consistency_rows(scores),
+            "Energy distance between one step and several (squared units of the state).",
+        ),
         picture("consistency"),
         picture("training"),
     ]

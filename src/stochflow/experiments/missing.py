@@ -63,7 +63,9 @@ def cases() -> dict[str, Case]:
     """Every row of the paper's three tables; the default row is shared."""
     found = [Case(f"λ = {w:g}", w, paper) for w, paper in MISSING_BY_WEIGHT.items()]
     found += [
-        Case(f"λ = 0.4, K = {k}", 0.4, paper, bridge_steps=k) for k, paper in MISSING_BY_BRIDGE_STEPS.items() if k
+        Case(f"λ = 0.4, K = {k}", 0.4, paper, bridge_steps=k)
+        for k, paper in MISSING_BY_BRIDGE_STEPS.items()
+        if k
     ]
     found += [
         Case(f"λ = 0.4, {name}", 0.4, paper, one_to_two=name != "2→1 only", two_to_one=name != "1→2 only")
@@ -95,7 +97,9 @@ def train_missing(
     )
 
 
-def score_missing(result: FitResult, case: Case, setting: MissingSetting, *, key: PRNGKeyArray) -> dict[str, Any]:
+def score_missing(
+    result: FitResult, case: Case, setting: MissingSetting, *, key: PRNGKeyArray
+) -> dict[str, Any]:
     """One-step and chained KL at all four times, as plain numbers, with the paper's two."""
     kl, floor = kl_table(result.flow, setting.kl_samples, key=key)
     plain = lambda row: [{"mean": float(e.mean), "std": float(e.std)} for e in row]
@@ -111,7 +115,16 @@ def score_missing(result: FitResult, case: Case, setting: MissingSetting, *, key
 
 def missing_rows(scores: list[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """The study as a table: the paper's columns beside ours, one step and in steps of .25."""
-    headers = ("", "paper, t = .5", "t = 1", "one step, t = .5", "t = 1", "steps of .25, t = .5", "t = 1", "seconds")
+    headers = (
+        "",
+        "paper, t = .5",
+        "t = 1",
+        "one step, t = .5",
+        "t = 1",
+        "steps of .25, t = .5",
+        "t = 1",
+        "seconds",
+    )
     cell = lambda e: f"{e['mean']:.2f} ± {e['std']:.2f}"
     rows = []
     for score in scores:

@@ -49,9 +49,7 @@ class AffineCoupling(AbstractGatedBijection):
     bound: Float[Array, " dim"]
     mask: tuple[bool, ...] = eqx.field(static=True)
 
-    def __init__(
-        self, mask: tuple[bool, ...], cond_size: int, *, width: int, depth: int, key: PRNGKeyArray
-    ):
+    def __init__(self, mask: tuple[bool, ...], cond_size: int, *, width: int, depth: int, key: PRNGKeyArray):
         dim = len(mask)
         self.net = MLP(dim + cond_size, 2 * dim, width=width, depth=depth, key=key)
         self.bound = jnp.ones(dim)
@@ -104,11 +102,13 @@ class SplineCoupling(AbstractGatedBijection):
         self.half_width = half_width
 
     def forward(self, x, gate, c):
-        y, log_slope = rational_quadratic(x, *self._knots(x, gate, c), self.half_width)
+        widths, heights, slopes = self._knots(x, gate, c)
+        y, log_slope = rational_quadratic(x, widths, heights, slopes, self.half_width)
         return self._where_transformed(y, log_slope, x)
 
     def inverse(self, y, gate, c):
-        x, log_slope = rational_quadratic_inverse(y, *self._knots(y, gate, c), self.half_width)
+        widths, heights, slopes = self._knots(y, gate, c)
+        x, log_slope = rational_quadratic_inverse(y, widths, heights, slopes, self.half_width)
         return self._where_transformed(x, log_slope, y)
 
     def _where_transformed(self, new, log_slope, old):

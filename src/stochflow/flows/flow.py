@@ -11,6 +11,9 @@ from .clocks import AbstractClock, make_clock
 from .nets import MLP
 from .stack import Base, GatedStack, check_sizes, make_condition
 
+# A new flow has normal tails, and stretches them only where that pays: softplus(-4) is 0.02.
+TAIL_OFFSET = 4.0
+
 
 class StochasticFlow(AbstractTransition):
     r"""A transition law $p(x_t \mid x_s)$ learnt as a conditional normalising flow (the paper's Eqs. 5–7).
@@ -107,5 +110,5 @@ class StochasticFlow(AbstractTransition):
             std=self.clock.noise_gate(dt) * jax.nn.softplus(raw_std),
             gate=gate,
             c=c,
-            tail=jnp.tanh(gate * jax.nn.softplus(raw_tail[0])) if self.tails else None,
+            tail=jnp.tanh(gate * jax.nn.softplus(raw_tail[0] - TAIL_OFFSET)) if self.tails else None,
         )

@@ -17,7 +17,7 @@ def _edges(raw: Float[Array, "dim bins"], half_width: float) -> Float[Array, "di
     return jnp.concatenate([-end, inner, end], axis=1)
 
 
-def _slopes(raw: Float[Array, "dim bins-1"]) -> Float[Array, "dim bins+1"]:
+def _slopes(raw: Float[Array, "dim inner"]) -> Float[Array, "dim inner+2"]:
     one = jnp.ones((raw.shape[0], 1), raw.dtype)  # slope one at both ends: the identity goes on smoothly
     return jnp.concatenate([one, jnp.exp(raw), one], axis=1)
 

@@ -104,9 +104,9 @@ def check_sizes(dim: int, cond_dim: int, width: int, depth: int, layers: int) ->
 
 
 def make_condition(
-    states: dict[str, Float[Array, " dim"]],
+    states: dict[str, Array],
     scalars: list[Scalar],
-    u: Float[Array, " cond"] | None,
+    u: Array | None,
     *,
     dim: int,
     cond_dim: int,

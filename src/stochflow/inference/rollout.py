@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, ScalarLike
+from jax.core import Tracer
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..laws import AbstractBridge, AbstractTransition, horizon_of, warn_beyond_horizon
 
@@ -52,7 +53,7 @@ def rollout(
 def forecast(
     law: AbstractTransition,
     x0: Float[Array, " dim"],
-    s: ScalarLike,
+    s: float,
     times: Float[np.ndarray, " n"],
     *,
     max_gap: float | None = None,
@@ -65,17 +66,16 @@ def forecast(
     [`rollout`][stochflow.rollout]. With `max_gap`, a time further off is reached in as few equal steps as it
     allows; times that need the same number of steps are drawn together.
     """
-    times = _concrete_times(np.concatenate([[float(s)], np.atleast_1d(times)]))[1:]
-    number = _steps(times - float(s), max_gap)
-    warn_beyond_horizon(np.zeros(len(times)), (times - float(s)) / number, horizon_of(law))
+    times = _concrete_times(np.concatenate([[s], np.atleast_1d(times)]))[1:]
+    number = _steps(times - s, max_gap)
+    warn_beyond_horizon(np.zeros(len(times)), (times - s) / number, horizon_of(law))
     x0 = jnp.asarray(x0)
 
     def draw(t, steps, key):
-        ends = float(s) + (t - float(s)) * jnp.arange(1, steps + 1) / steps
-        starts = jnp.concatenate([jnp.full((1,), float(s)), ends[:-1]])
+        edges = (s + (t - s) * jnp.arange(steps + 1) / steps).astype(x0.dtype)
         x = x0
         for i in range(steps):
-            x = law.sample(x, starts[i].astype(x0.dtype), ends[i].astype(x0.dtype), u, key=jr.fold_in(key, i))
+            x = law.sample(x, edges[i], edges[i + 1], u, key=jr.fold_in(key, i))
         return x
 
     out = jnp.zeros((len(times), law.dim), x0.dtype)
@@ -91,15 +91,15 @@ def interpolate(
     bridge: AbstractBridge,
     x_s: Float[Array, " dim"],
     x_t: Float[Array, " dim"],
-    s: ScalarLike,
-    t: ScalarLike,
+    s: float,
+    t: float,
     times: Float[np.ndarray, " n"],
     *,
     u: Float[Array, " cond"] | None = None,
     key: PRNGKeyArray,
 ) -> Float[Array, "n dim"]:
     """One path between two known states: the states at `times`, each given the one before and the far end."""
-    times = _concrete_times(np.concatenate([[float(s)], np.atleast_1d(times), [float(t)]]))
+    times = _concrete_times(np.concatenate([[s], np.atleast_1d(times), [t]]))
     x_s, x_t = jnp.asarray(x_s), jnp.asarray(x_t)
 
     def step(x, now):
@@ -113,8 +113,10 @@ def interpolate(
 
 
 def _concrete_times(times) -> Float[np.ndarray, " n"]:
-    if isinstance(times, jax.core.Tracer):
-        raise ValueError("`times` must be known when the steps are planned; close over it instead of tracing it.")
+    if isinstance(times, Tracer):
+        raise ValueError(
+            "`times` must be known when the steps are planned; close over it instead of tracing it."
+        )
     times = np.asarray(times, np.float64)
     if times.ndim != 1 or times.size == 0:
         raise ValueError(f"`times` must have shape (n,) with n ≥ 1; got {times.shape}.")

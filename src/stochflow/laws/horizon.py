@@ -2,8 +2,8 @@
 
 import warnings
 
-import jax
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import ArrayLike
 
 # Times are float32 and horizons are sums of them: a gap this little longer is not beyond the horizon.
@@ -16,7 +16,7 @@ class HorizonWarning(UserWarning):
 
 def warn_beyond_horizon(s: ArrayLike, t: ArrayLike, horizon: float | None) -> None:
     """Warn if a gap that is known now is longer than the horizon; a traced one is let through."""
-    if horizon is None or isinstance(s, jax.core.Tracer) or isinstance(t, jax.core.Tracer):
+    if horizon is None or isinstance(s, Tracer) or isinstance(t, Tracer):
         return
     longest = float(np.max(np.asarray(t) - np.asarray(s), initial=0.0))
     if longest > horizon * (1 + TOLERANCE):

@@ -76,7 +76,9 @@ def stacked_gaps(law, bridge, triplets, pairs, *, key: PRNGKeyArray) -> Gaps:
     log_prob = jax.vmap(law.log_prob, in_axes=(0, 0, 0, 0, _axis(u)))
 
     # One step to t for the first direction, one step to r for the second.
-    ends, end_log_probs = transform(_cat(noise[0], noise[1]), _cat(x_s, x_s), _cat(s, s), _cat(t, r), _cat(u, u))
+    ends, end_log_probs = transform(
+        _cat(noise[0], noise[1]), _cat(x_s, x_s), _cat(s, s), _cat(t, r), _cat(u, u)
+    )
     (long_t, two_r), (long, first) = _halves(ends, batch), _halves(end_log_probs, batch)
     two_t, second = transform(noise[2], two_r, r, t, u)
     one_r, one_middle = jax.vmap(bridge.transform_and_log_prob, in_axes=(0, 0, 0, 0, 0, 0, _axis(u)))(

@@ -79,7 +79,9 @@ def load_tree(path: Path, like: PyTree) -> tuple[PyTree, dict[str, str]]:
     names = tree_names(like)
     if sorted(names) != sorted(arrays):
         odd = sorted(set(names) ^ set(arrays))
-        raise CheckpointError(f"the checkpoint {path} is of another model: {odd[0]} is in only one of the two.")
+        raise CheckpointError(
+            f"the checkpoint {path} is of another model: {odd[0]} is in only one of the two."
+        )
     for name, leaf in zip(names, leaves, strict=True):
         found, wanted = arrays[name], jax.eval_shape(lambda leaf=leaf: leaf)
         if found.shape != wanted.shape or found.dtype != wanted.dtype:
@@ -89,7 +91,9 @@ def load_tree(path: Path, like: PyTree) -> tuple[PyTree, dict[str, str]]:
             )
     tree = jax.tree.unflatten(treedef, [jnp.asarray(arrays[name]) for name in names])
     if fingerprint(tree) != about.get("sha256"):
-        raise CheckpointError(f"the checkpoint {path} is damaged (checksum); delete it to start the run anew.")
+        raise CheckpointError(
+            f"the checkpoint {path} is damaged (checksum); delete it to start the run anew."
+        )
     return tree, about
 
 

@@ -97,7 +97,9 @@ class FitConfig:
             ("pairs", PAIR_SCHEMES),
             ("triplets", TRIPLET_SCHEMES),
         ]:
-            _require(name, getattr(self, name), lambda v, known=known: v in known, f"one of {', '.join(known)}")
+            _require(
+                name, getattr(self, name), lambda v, known=known: v in known, f"one of {', '.join(known)}"
+            )
         if self.steps % self.log_every:
             raise ValueError(f"`log_every` must divide `steps`; got {self.log_every}, {self.steps}.")
 

@@ -73,7 +73,10 @@ def fit(
     scaling = _Scaling.of(trajectories, config)
     data = scaling.apply(trajectories)
     sampler = PairSampler(
-        data, horizon=scaling.horizon / scaling.time_scale, scheme=config.pairs, start_fraction=config.start_fraction
+        data,
+        horizon=scaling.horizon / scaling.time_scale,
+        scheme=config.pairs,
+        start_fraction=config.start_fraction,
     )
     reach = scaling.horizon if config.consistency_horizon is None else config.consistency_horizon
     objective = _Objective(config, reach / scaling.time_scale)
@@ -160,7 +163,9 @@ class _Objective:
     def consistent_loss(self, model, sampler, step, key):
         pair_key, triplet_key, noise_key = jr.split(key, 3)
         pairs = sampler.draw(self.config.batch_size, key=pair_key)
-        gaps = stacked_gaps(model.flow, model.bridge, self._triplets(sampler, triplet_key), pairs, key=noise_key)
+        gaps = stacked_gaps(
+            model.flow, model.bridge, self._triplets(sampler, triplet_key), pairs, key=noise_key
+        )
         nll, one_to_two, two_to_one = -gaps.log_prob.mean(), gaps.one_to_two.mean(), gaps.two_to_one.mean()
         risen = (step - self.config.consistency_start + 1) / (self.config.consistency_warmup + 1)
         gap = self.config.one_to_two * one_to_two + self.config.two_to_one * two_to_one
@@ -189,7 +194,9 @@ def _check(flow, data, bridge, config, validation):
     if flow.dim != data.dim:
         raise ValueError(f"`flow` has dim {flow.dim} but the trajectories have {data.dim} channels.")
     if config.consistency > 0 and bridge is None:
-        raise ValueError("`bridge` must be given when `config.consistency` is positive, such as BridgeFlow(dim).")
+        raise ValueError(
+            "`bridge` must be given when `config.consistency` is positive, such as BridgeFlow(dim)."
+        )
     if bridge is not None and bridge.dim != flow.dim:
         raise ValueError(f"`bridge` has dim {bridge.dim} but `flow` has {flow.dim}.")
     if validation is not None and (validation.dim, validation.cond_dim) != (data.dim, data.cond_dim):

@@ -55,14 +55,13 @@ def train(
     params, static = eqx.partition(model, eqx.is_inexact_array)
     inner_filter = _inner_filter(params, problem)
     optim = make_optimiser(config)
-    with_data = lambda fn, data: None if fn is None else _bind(fn, static, data)
 
     def chunk(state, data, key):
         step = make_step(
-            with_data(problem.loss, data),
+            _bind(problem.loss, static, data),
             optim,
             config,
-            inner_loss=with_data(problem.inner_loss, data),
+            inner_loss=None if problem.inner_loss is None else _bind(problem.inner_loss, static, data),
             inner_filter=inner_filter,
         )
         state, metrics = jax.lax.scan(lambda s, _: step(s, key), state, length=config.log_every)
@@ -126,6 +125,7 @@ def _inner_filter(params, problem):
 
 def _validate(state: TrainState, problem: Problem, config: FitConfig, static):
     params = state.ema if config.ema else state.params
+    assert problem.validate is not None
     scores = problem.validate(eqx.combine(params, static))
     if scores["loss"] < float(state.best_score):
         new = params, jnp.array(scores["loss"], state.best_score.dtype), 0 * state.stale

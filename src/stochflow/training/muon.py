@@ -24,12 +24,13 @@ def orthogonalise(stack: Float[Array, "number rows cols"]) -> Float[Array, "numb
     x = jnp.swapaxes(stack, 1, 2) if wide else stack
     x = x / (jnp.linalg.norm(x, axis=(1, 2), keepdims=True) + 1e-8)
 
-
     def step(_, x):
         gram = x @ jnp.swapaxes(x, 1, 2)
         return a * x + (b * gram + c * gram @ gram) @ x
 
-    x = jax.lax.fori_loop(0, NEWTON_SCHULZ_STEPS, step, x)  # a loop compiles five times faster than its body, unrolled
+    x = jax.lax.fori_loop(
+        0, NEWTON_SCHULZ_STEPS, step, x
+    )  # a loop compiles five times faster than its body, unrolled
     return jnp.swapaxes(x, 1, 2) if wide else x
 
 

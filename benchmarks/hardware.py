@@ -1,0 +1,69 @@
+"""The flow against the machine: its GFLOP/s over those of a bare XLA matrix product."""
+
+import jax
+import jax.random as jr
+import numpy as np
+
+from stochflow.inference import make_sampler
+from stochflow.metrics import flops_per_sample, interleave
+
+from .report import Effort, Section, times
+from .sampling import FEW, paper_flow, sample_in_one_jit
+
+WIDTH = 64
+
+
+def against_matmul(effort: Effort) -> Section:
+    r"""Operations a second of sampling over those of $(n \times 64) \cdot (64 \times 64)$, the hidden layer.
+
+    Operations are those that XLA counts for the map from noise to state, so drawing the noise costs time and
+    earns nothing. Shares are of the product at the middle batch (10⁴ rows); the same product at other batches
+    stands beside it.
+    """
+    law, basis, key = paper_flow(), effort.batches[-1], jr.key(2)
+    cost = flops_per_sample(law).transform
+    sampler = make_sampler(law)
+    calls = {f"matmul, {n:,}": _matmul(n) for n in (basis // 4, basis)}
+    work = {f"matmul, {n:,}": 2.0 * n * WIDTH**2 for n in (basis // 4, basis, effort.many)}
+    x_s = jr.normal(jr.key(1), (basis, 3))
+    host = np.asarray(x_s)
+    calls[f"sampler, {basis:,}"] = lambda: sampler(host, 0.0, 1.0, key=key)
+    calls[f"one jit, {basis:,}"] = sample_in_one_jit(law, x_s, 1.0)
+    work |= {name: cost * basis for name in calls if name not in work}
+    timings = interleave(calls, repeats=2 * effort.repeats, min_time=effort.min_time)
+    timings |= _many(effort, law, sampler)
+    work |= {name: cost * effort.many for name in timings if name not in work}
+    speed = {name: work[name] / timing.min / 1e9 for name, timing in timings.items()}
+    middle = {name: work[name] / timing.median / 1e9 for name, timing in timings.items()}
+    reference = f"matmul, {basis:,}"
+    rows = {
+        name: row
+        | {
+            "GFLOP/s": speed[name],
+            "% of matmul": 100 * speed[name] / speed[reference],
+            "% by medians": 100 * middle[name] / middle[reference],
+        }
+        for name, row in times(timings).items()
+    }
+    figures = {
+        "share": 100 * speed[f"sampler, {basis:,}"] / speed[reference],
+        "share of many": 100 * speed[f"sampler, {effort.many:,}"] / speed[reference],
+    }
+    return Section(f"GFLOP/s over those of a bare matmul of {basis:,} rows", rows, figures)
+
+
+def _matmul(n):
+    a, b = jr.normal(jr.key(3), (n, WIDTH)), jr.normal(jr.key(4), (WIDTH, WIDTH))
+    product = jax.jit(lambda a, b: a @ b)
+    return lambda: product(a, b)
+
+
+def _many(effort, law, sampler):
+    x_s = jr.normal(jr.key(1), (effort.many, 3))
+    host, key = np.asarray(x_s), jr.key(2)
+    calls = {
+        f"matmul, {effort.many:,}": _matmul(effort.many),
+        f"sampler, {effort.many:,}": lambda: sampler(host, 0.0, 1.0, key=key),
+        f"one jit, {effort.many:,}": sample_in_one_jit(law, x_s, 1.0),
+    }
+    return interleave(calls, repeats=min(FEW, effort.repeats), min_time=effort.min_time)

@@ -1,0 +1,73 @@
+"""All benchmarks: `python -m benchmarks.run [--quick] [--out results/bench.json]`."""
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+
+from .hardware import against_matmul
+from .report import FULL, QUICK, Effort, Section, Target, machine, show, summarise, write
+from .rivals import against_solvers
+from .sampling import draws_and_densities, gaps_and_chains, single_call
+from .training import steps
+
+BENCHMARKS = {
+    "sampling": draws_and_densities,
+    "gaps": gaps_and_chains,
+    "single": single_call,
+    "hardware": against_matmul,
+    "training": steps,
+    "rivals": against_solvers,
+}
+
+TARGETS = [
+    Target("kflops", "kFLOPs of a one-step draw", 53),
+    Target("gap ratio", "time of a step at t = 1 over t = 0.25", 1.05),
+    Target("share", "% of a bare matmul's GFLOP/s, 10⁴ rows", 55, at_least=True),
+    Target("share of many", "% of a bare matmul's GFLOP/s, 10⁶ rows in chunks", 55, at_least=True),
+    Target("single", "one draw through jit over an empty jit", 10),
+    Target("consistency", "step with consistency over likelihood alone, batch 256", 5),
+    Target("consistency, larger", "the same, batch 512", 5),
+    Target("compile", "seconds to trace, lower and compile a step", 10),
+]
+
+
+def run(effort: Effort, names: list[str], console: Console) -> list[Section]:
+    """The chosen benchmarks, each shown as it is done."""
+    sections = []
+    for name in names:
+        section = BENCHMARKS[name](effort)
+        show(console, section.title, section.rows)
+        sections.append(section)
+    return sections
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="a few turns of small batches, to see that it works"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("results/bench.json"), help="where the JSON file goes"
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS), help="some of them"
+    )
+    options = parser.parse_args(arguments)
+    console = Console()
+    about = machine()
+    sections = run(QUICK if options.quick else FULL, options.only, console)
+    summary = summarise(TARGETS, sections)
+    about["load_average_after"] = machine()["load_average"]
+    show(
+        console,
+        "Targets",
+        {row["figure"]: {k: row[k] for k in ("target", "reached", "met")} for row in summary},
+    )
+    console.print(f"load average {about['load_average']} before, {about['load_average_after']} after")
+    write(options.out, sections, summary, about)
+    console.print(f"written to {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The training step, as `fit` runs it: likelihood alone, and with both directions of the consistency loss."""
+
+import resource
+import time
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.random as jr
+
+from stochflow import BridgeFlow, FitConfig
+from stochflow.data import PairSampler
+from stochflow.data.lorenz import lorenz_trajectories
+from stochflow.metrics import interleave
+from stochflow.training import FlowAndBridge
+from stochflow.training.fit import _Objective
+from stochflow.training.step import init_state, make_optimiser, make_step
+
+from .report import Effort, Section, times
+from .sampling import paper_flow
+
+# Steps to a compiled chunk; dispatch is then a small part.
+STEPS = 10
+WEIGHT = 0.4
+
+
+class Compiled(NamedTuple):
+    """A compiled chunk of steps with its arguments, and what compiling it took."""
+
+    call: object
+    arguments: tuple
+    seconds: dict[str, float]
+    temporary: float
+
+    def run(self):
+        return self.call(*self.arguments)  # pyright: ignore[reportCallIssue]
+
+
+def steps(effort: Effort, batches: tuple[int, ...] = (256, 512)) -> Section:
+    """Time a step, compile time and memory."""
+    sampler = PairSampler(lorenz_trajectories(64, key=jr.key(5)), horizon=1.0)
+    compiled = {
+        f"{name}, {batch}": compile_step(sampler, batch, weight)
+        for batch in batches
+        for name, weight in [("likelihood", 0.0), ("with consistency", WEIGHT)]
+    }
+    calls = {name: program.run for name, program in compiled.items()}
+    timings = interleave(calls, repeats=effort.repeats, min_time=effort.min_time)
+    rows = {
+        name: row
+        | {f"{stage} s": taken for stage, taken in compiled[name].seconds.items()}
+        | {"temporary MB": compiled[name].temporary / 1e6}
+        for name, row in times(timings, per=STEPS).items()
+    }
+    rows["whole process, at most"] = {
+        "temporary MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    }
+    ratio = {b: timings[f"with consistency, {b}"].min / timings[f"likelihood, {b}"].min for b in batches}
+    figures = {"consistency": ratio[batches[0]], "consistency, larger": ratio[batches[-1]]}
+    compiling = max(sum(program.seconds.values()) for program in compiled.values())
+    return Section("A training step", rows, figures | {"compile": compiling})
+
+
+def compile_step(sampler: PairSampler, batch: int, weight: float) -> Compiled:
+    """`STEPS` steps of `fit` under one `scan`, compiled stage by stage."""
+    config = FitConfig(batch_size=batch, consistency=weight)
+    bridge = BridgeFlow(3, key=jr.key(6)) if weight else None
+    params, static = eqx.partition(FlowAndBridge(paper_flow(), bridge), eqx.is_inexact_array)
+    nothing = jax.tree.map(lambda _: False, params)
+    optim = make_optimiser(config)
+    objective = _Objective(config, sampler.horizon)
+
+    def chunk(state, data, key):
+        loss = lambda params, step, key: objective.loss(eqx.combine(params, static), data, step, key)
+        step = make_step(loss, optim, config, inner_filter=nothing)
+        return jax.lax.scan(lambda state, _: step(state, key), state, length=STEPS)
+
+    state = init_state(params, eqx.filter(params, nothing), optim, keep_best=False)
+    arguments = state, sampler, jr.key(7)
+    begin = time.perf_counter()
+    traced = jax.jit(chunk).trace(*arguments)
+    after_trace = time.perf_counter()
+    lowered = traced.lower()
+    after_lower = time.perf_counter()
+    program = lowered.compile()
+    seconds = {
+        "trace": after_trace - begin,
+        "lower": after_lower - after_trace,
+        "compile": time.perf_counter() - after_lower,
+    }
+    memory = program.memory_analysis()
+    return Compiled(program, arguments, seconds, 0.0 if memory is None else memory.temp_size_in_bytes)
