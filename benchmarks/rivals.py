@@ -25,8 +25,7 @@ SLOW_BATCH = 1_000
 class LatentSDE(eqx.Module):
     """The sampling half of a latent SDE with the paper's sizes: prior drift, diffusion, decoder.
 
-    Latent 4, hidden 128; 17,668, 1,540 and 15 parameters (the paper's E.2). A batch at a time, so that each
-    layer is one matrix product.
+    Latent 4, hidden 128; 17,668, 1,540 and 15 parameters (the paper's E.2).
     """
 
     drift_weights: tuple[Float[Array, "_ _"], ...]
@@ -51,19 +50,19 @@ class LatentSDE(eqx.Module):
         self.decoder = jr.normal(decoder_key, (latent, dim)) / jnp.sqrt(latent)
         self.decoder_bias = jnp.zeros(dim)
 
-    def drift(self, z: Float[Array, "batch latent"]) -> Float[Array, "batch latent"]:
+    def drift(self, z: Float[Array, " latent"]) -> Float[Array, " latent"]:
         h = z
         for weight, bias in zip(self.drift_weights[:-1], self.drift_biases[:-1], strict=True):
             h = jax.nn.softplus(h @ weight + bias)
         return h @ self.drift_weights[-1] + self.drift_biases[-1]
 
-    def diffusion(self, z: Float[Array, "batch latent"]) -> Float[Array, "batch latent"]:
+    def diffusion(self, z: Float[Array, " latent"]) -> Float[Array, " latent"]:
         """One small network a dimension."""
         weight, bias = self.diffusion_in
-        h = jax.nn.softplus(z[:, :, None] * weight + bias)
+        h = jax.nn.softplus(z[:, None] * weight + bias)
         return jax.nn.sigmoid((h * self.diffusion_out).sum(-1) + self.diffusion_bias)
 
-    def decode(self, z: Float[Array, "batch latent"]) -> Float[Array, "batch dim"]:
+    def decode(self, z: Float[Array, " latent"]) -> Float[Array, " dim"]:
         return z @ self.decoder + self.decoder_bias
 
 
@@ -101,11 +100,11 @@ def _calls(batch):
     diffusion = jax.vmap(lambda x: system.diffusion(0.0, x, None))
     plain = lambda step: jax.jit(lambda x, key: euler_maruyama(drift, diffusion, x, step, key))
     coarse, fine = plain(STEP), plain(FINE)
-    scan = jax.jit(lambda z, key: latent.decode(euler_maruyama(latent.drift, latent.diffusion, z, STEP, key)))
-    alone = lambda f: lambda z: f(z[None])[0]
-    latent_system = SDE.autonomous(alone(latent.drift), alone(latent.diffusion), 4)
-    of_lorenz, of_latent = _diffrax(system), _diffrax(latent_system)
-    decode = jax.jit(lambda z: latent.decode(z))
+    prior = jax.vmap(latent.drift), jax.vmap(latent.diffusion)
+    decode = jax.jit(jax.vmap(latent.decode))
+    scan = jax.jit(lambda z, key: decode(euler_maruyama(*prior, z, STEP, key)))
+    of_lorenz = _diffrax(system)
+    of_latent = _diffrax(SDE.autonomous(latent.drift, latent.diffusion, 4))
     return {
         f"flow, one step, {batch:,}": lambda: sampler(host, 0.0, 1.0, key=key),
         f"true SDE, plain scan, {batch:,}": lambda: coarse(x0, key),

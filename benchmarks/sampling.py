@@ -94,7 +94,7 @@ def _density(law, x_t, x_s):
     @jax.jit
     def log_prob(x_t, x_s, t):
         one = lambda pair: law.log_prob(*pair, 0.0, t)
-        return jax.lax.map(one, (x_t, x_s), batch_size=min(2 * CHUNK, len(x_s)))
+        return jax.lax.map(one, (x_t, x_s), batch_size=min(CHUNK, len(x_s)))
 
     return lambda: log_prob(x_t, x_s, 1.0)
 

@@ -76,7 +76,11 @@ def test_one_pair_is_enough_to_run(getkey):
     [
         (lambda: dict(trajectories=_walk(dim=3)), "`flow` has dim 2 but the trajectories have 3 channels"),
         (lambda: dict(config=FitConfig(consistency=0.4)), "`bridge` must be given"),
-        (lambda: dict(bridge=BridgeFlow(3, key=jr.key(0))), "`bridge` has dim 3 but `flow` has 2"),
+        (
+            lambda: dict(bridge=BridgeFlow(3, key=jr.key(0)), config=FitConfig(consistency=0.4)),
+            "`bridge` has dim 3 but `flow` has 2",
+        ),
+        (lambda: dict(bridge=BridgeFlow(2, key=jr.key(0))), "`bridge` would not be trained"),
         (lambda: dict(validation=_walk(dim=1)), "`validation` has 1 channels"),
         (lambda: dict(config=FitConfig(patience=3)), "`validation` must be given"),
         (lambda: dict(trajectories=_walk(rows=1)), "no series has two complete rows|constant"),

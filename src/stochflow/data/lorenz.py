@@ -60,5 +60,6 @@ def random_segments(data: Trajectories, rows: int, *, seed: int) -> Trajectories
     return Trajectories.from_series(
         [data.origins[i] + data.times[i, rows].astype(np.float64) for i, rows in enumerate(pick)],
         [masked[i, rows] for i, rows in enumerate(pick)],
+        u=None if data.u is None else [data.u[i, rows] for i, rows in enumerate(pick)],
         names=data.names,
     )

@@ -103,12 +103,11 @@ class PairSampler(eqx.Module):
 
     def draw(self, batch: int, *, key: PRNGKeyArray) -> Pairs:
         """A batch of pairs."""
-        rows_key, first_key, share_key, lag_key = jr.split(key, 4)
+        rows_key, lag_key, first_key, first_lag_key, share_key = jr.split(key, 5)
         rows, lags = self._rows_and_lags(batch, rows_key, lag_key)
         if self.start_fraction > 0:
             firsts = self.firsts[jr.randint(first_key, (batch,), 0, self.firsts.shape[0])]
-            again = jr.fold_in(lag_key, 1)
-            first_lags = 1 + jr.randint(again, (batch,), 0, self.reach[firsts])
+            first_lags = 1 + jr.randint(first_lag_key, (batch,), 0, self.reach[firsts])
             use_first = jr.uniform(share_key, (batch,)) < self.start_fraction
             rows = jnp.where(use_first, firsts, rows)
             lags = jnp.where(use_first, first_lags, lags)

@@ -89,7 +89,7 @@ def train_missing(
     return fit(
         StochasticFlow(3, clock="linear", tails=True, key=flow_key),
         data,
-        bridge=BridgeFlow(3, key=bridge_key),
+        bridge=BridgeFlow(3, key=bridge_key) if case.weight else None,
         config=setting.fit_config(case),
         folder=folder,
         progress=progress,

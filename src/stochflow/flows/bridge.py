@@ -57,10 +57,12 @@ class BridgeFlow(AbstractBridge):
         return jnp.where(r == t, x_t, x_r), log_prob  # x_s + (x_t - x_s) may be one bit off x_t
 
     def log_prob(self, x_r, x_s, x_t, s, r, t, u=None):
+        x_r = jnp.asarray(x_r, jnp.result_type(x_r, float))
         _, log_prob = self.stack.inverse(x_r, self._base(x_s, x_t, s, r, t, u))
         return log_prob
 
     def _base(self, x_s, x_t, s, r, t, u):
+        x_s = jnp.asarray(x_s, jnp.result_type(x_s, float))
         dt = time_gap(s, t).astype(x_s.dtype)
         r = eqx.error_if(jnp.asarray(r), (r < s) | (r > t), "`r` must lie between `s` and `t`.")
         tau = ((r - s) / jnp.where(dt == 0, 1.0, dt)).astype(x_s.dtype)

@@ -92,6 +92,7 @@ class StochasticFlow(AbstractTransition):
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """The noise that `transform` sends to `x_t`, and the log-density there. If the law is right the noise
         is standard normal, which is what calibration checks rest on."""
+        x_t = jnp.asarray(x_t, jnp.result_type(x_t, float))
         dt = time_gap(s, t)
         at_rest = dt == 0
         base = self._base(x_s, s, jnp.where(at_rest, 1.0, dt), u)  # any gap will do where it is not used
@@ -100,6 +101,7 @@ class StochasticFlow(AbstractTransition):
 
     def _base(self, x_s, s, dt, u):
         """Mean and std of the Gaussian, the gate of the couplings, and the condition: all that time enters."""
+        x_s = jnp.asarray(x_s, jnp.result_type(x_s, float))
         dt = dt.astype(x_s.dtype)
         scalars = [dt] if self.autonomous else [dt, jnp.asarray(s, x_s.dtype)]
         c = make_condition({"x_s": x_s}, scalars, u, dim=self.dim, cond_dim=self.cond_dim)

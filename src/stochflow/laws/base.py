@@ -6,8 +6,14 @@ A module sees *one* state and scalar times; `jax.vmap` batches at the edge.
 import abc
 
 import equinox as eqx
+import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar, ScalarLike
+
+
+def _noise(dim: int, x: Float[Array, " dim"], key: PRNGKeyArray) -> Float[Array, " dim"]:
+    """Standard normal noise of the precision that goes with `x`: of a NumPy or integer array, JAX's default."""
+    return jr.normal(key, (dim,), jnp.result_type(x, float))
 
 
 class AbstractTransition(eqx.Module):
@@ -64,7 +70,7 @@ class AbstractTransition(eqx.Module):
         key: PRNGKeyArray,
     ) -> Float[Array, " dim"]:
         """One draw of the state at `t`."""
-        return self.transform(jr.normal(key, (self.dim,), x_s.dtype), x_s, s, t, u)
+        return self.transform(_noise(self.dim, x_s, key), x_s, s, t, u)
 
     def sample_and_log_prob(
         self,
@@ -76,7 +82,7 @@ class AbstractTransition(eqx.Module):
         key: PRNGKeyArray,
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """One draw and its log-density, for about the price of the draw."""
-        return self.transform_and_log_prob(jr.normal(key, (self.dim,), x_s.dtype), x_s, s, t, u)
+        return self.transform_and_log_prob(_noise(self.dim, x_s, key), x_s, s, t, u)
 
 
 class AbstractBridge(eqx.Module):
@@ -139,7 +145,7 @@ class AbstractBridge(eqx.Module):
         key: PRNGKeyArray,
     ) -> Float[Array, " dim"]:
         """One draw of the state at `r`."""
-        return self.transform(jr.normal(key, (self.dim,), x_s.dtype), x_s, x_t, s, r, t, u)
+        return self.transform(_noise(self.dim, x_s, key), x_s, x_t, s, r, t, u)
 
     def sample_and_log_prob(
         self,
@@ -153,4 +159,4 @@ class AbstractBridge(eqx.Module):
         key: PRNGKeyArray,
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """One draw and its log-density, for about the price of the draw."""
-        return self.transform_and_log_prob(jr.normal(key, (self.dim,), x_s.dtype), x_s, x_t, s, r, t, u)
+        return self.transform_and_log_prob(_noise(self.dim, x_s, key), x_s, x_t, s, r, t, u)

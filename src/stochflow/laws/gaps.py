@@ -6,13 +6,18 @@ divide by (`positive_gap`) and then chooses between that and the point, so that 
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Scalar, ScalarLike
+
+BACKWARDS = "`t` must not be earlier than `s`: a transition law runs forwards."
 
 
 def time_gap(s: ScalarLike, t: ScalarLike) -> Scalar:
     r"""$\Delta t = t - s$; an error, under `jit` too, if `t` is earlier than `s`."""
     gap = jnp.asarray(t) - jnp.asarray(s)
-    return eqx.error_if(gap, gap < 0, "`t` must not be earlier than `s`: a transition law runs forwards.")
+    if not isinstance(gap, Tracer) and bool(gap < 0):
+        raise ValueError(f"{BACKWARDS} Got {float(gap):g}.")
+    return eqx.error_if(gap, gap < 0, BACKWARDS)
 
 
 def bridge_gaps(s: ScalarLike, r: ScalarLike, t: ScalarLike) -> tuple[Scalar, Scalar]:

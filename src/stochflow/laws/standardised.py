@@ -71,6 +71,7 @@ class Standardised(AbstractTransition):
         u: Float[Array, " cond"] | None = None,
     ) -> Scalar:
         """The log-density per unit of the user's volume."""
+        warn_beyond_horizon(s, t, self.horizon)
         units = Units(self.loc, self.scale, self.time_scale)
         still = time_gap(s, t) == 0
         states = units.standardise(x_t), units.standardise(x_s)

@@ -14,10 +14,13 @@ from jaxtyping import PRNGKeyArray
 from ..data import PairSampler, Trajectories, draw_triplets
 from ..laws import AbstractBridge, AbstractTransition, Standardised, StandardisedBridge
 from ..objectives import stacked_gaps
-from .checkpoint import RunFolder
+from .checkpoint import RunFolder, fingerprint
 from .config import FitConfig
 from .loop import Problem, train
 from .validation import make_validation
+
+# May differ when a run goes on: they change what is saved when, and nothing that is learnt.
+HOUSEKEEPING = ("checkpoint_seconds",)
 
 
 class FlowAndBridge(eqx.Module):
@@ -88,7 +91,12 @@ def fit(
         inner=(lambda model: model.bridge) if consistent and config.bridge_steps else None,
         validate=None if validation is None else make_validation(scaling.apply(validation), sampler.horizon),
     )
-    record = {"config": dataclasses.asdict(config), "flow": repr(flow), "bridge": repr(bridge)}
+    record = {
+        "config": {k: v for k, v in dataclasses.asdict(config).items() if k not in HOUSEKEEPING},
+        "flow": repr(flow),
+        "bridge": repr(bridge),
+        "validation": None if validation is None else fingerprint((validation.times, validation.values)),
+    }
     run = None if folder is None else RunFolder.create(folder, record)
     model = FlowAndBridge(flow, bridge)
     trained = train(model, problem, config, key=key, folder=run, progress=progress)
@@ -112,9 +120,8 @@ class _Scaling:
 
     @classmethod
     def of(cls, data: Trajectories, config: FitConfig) -> "_Scaling":
-        loc, scale = data.scale()
-        if not config.standardise:
-            loc, scale = np.zeros_like(loc), np.ones_like(scale)
+        plain = np.zeros(data.dim, np.float32), np.ones(data.dim, np.float32)
+        loc, scale = data.scale() if config.standardise else plain
         longest = data.longest_gap
         if longest <= 0:
             raise ValueError("no series has two complete rows: there is no transition to learn from.")
@@ -197,6 +204,8 @@ def _check(flow, data, bridge, config, validation):
         raise ValueError(
             "`bridge` must be given when `config.consistency` is positive, such as BridgeFlow(dim)."
         )
+    if config.consistency == 0 and bridge is not None:
+        raise ValueError("`bridge` would not be trained: set `config.consistency`, or leave the bridge out.")
     if bridge is not None and bridge.dim != flow.dim:
         raise ValueError(f"`bridge` has dim {bridge.dim} but `flow` has {flow.dim}.")
     if validation is not None and (validation.dim, validation.cond_dim) != (data.dim, data.cond_dim):
