@@ -90,7 +90,7 @@ def summarise(targets: list[Target], sections: list[Section]) -> list[dict[str, 
 def show(console: Console, title: str, rows: dict[str, dict[str, Any]]) -> None:
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     table = Table(title=title, title_justify="left")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for column in columns:
         table.add_column(column, justify="right")
     for name, row in rows.items():

@@ -1,6 +1,10 @@
 """Strict by default: float64, no silent rank promotion, shape checks on, warnings as errors."""
 
 import itertools
+import os
+
+# Tests compile hundreds of small programs and run each once: fast code is not worth the time it takes to make.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 import jax
 import jax.random as jr

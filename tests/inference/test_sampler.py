@@ -21,7 +21,7 @@ class Counting(AbstractTransition):
 
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         self.traces.append(x_s.shape)
-        return x_s + jnp.sqrt(t - s) * noise, jnp.zeros(())
+        return x_s + jnp.sqrt(jnp.asarray(t) - jnp.asarray(s)) * noise, jnp.zeros(())
 
     def log_prob(self, x_t, x_s, s, t, u=None):
         return jnp.zeros(())
@@ -82,7 +82,7 @@ def test_no_rows_are_no_draws(flow, getkey):
 
 
 def test_a_bounded_number_of_programs(getkey):
-    law = Counting([], 2)
+    law = Counting(traces=[], dim=2)
     sampler = make_sampler(law, chunk=32, workers=1)
     for n in [*range(1, 100), 1000]:
         sampler(np.zeros((n, 2)), 0.0, 0.1 + n, key=getkey())

@@ -69,9 +69,9 @@ def test_gradients_are_finite(law, bridge, getkey):
 @over_bridges
 @pytest.mark.parametrize("r", [0.3, 1.4])
 def test_middle_outside_the_ends_is_an_error(law, bridge, r, getkey):
-    with pytest.raises(eqx.EquinoxRuntimeError, match=r"between|earlier"):
+    with pytest.raises((ValueError, eqx.EquinoxRuntimeError), match=r"between|earlier"):
         bridge.log_prob(X_S, X_S, X_S, S, r, T, U)
-    with pytest.raises(eqx.EquinoxRuntimeError, match=r"between|earlier"):
+    with pytest.raises((ValueError, eqx.EquinoxRuntimeError), match=r"between|earlier"):
         eqx.filter_jit(bridge.sample)(X_S, X_S, S, jnp.array(r), T, U, key=getkey())
 
 

@@ -35,9 +35,9 @@ def test_zero_gap_is_the_identity(law, getkey):
 @over_laws
 def test_negative_gap_is_an_error(law, getkey):
     noise = jr.normal(getkey(), (2,))
-    with pytest.raises(eqx.EquinoxRuntimeError, match="earlier"):
+    with pytest.raises((ValueError, eqx.EquinoxRuntimeError), match="earlier"):
         law.log_prob(X_S, X_S, T, S, U)
-    with pytest.raises(eqx.EquinoxRuntimeError, match="earlier"):
+    with pytest.raises((ValueError, eqx.EquinoxRuntimeError), match="earlier"):
         eqx.filter_jit(law.transform)(noise, X_S, jnp.array(T), jnp.array(S), U)
 
 

@@ -72,11 +72,11 @@ def test_a_law_that_is_not_markov_has_a_gap_whatever_the_bridge(gap, getkey):
     assert values.mean() > 10 * values.std() / jnp.sqrt(2000)
 
 
-@pytest.mark.parametrize("cond_dim", [0, 2])
+@pytest.mark.parametrize("cond_dim", [2])
 def test_the_stacked_form_gives_the_same_numbers(cond_dim, getkey, monkeypatch):
-    flow = shaken(StochasticFlow(2, cond_dim=cond_dim, width=8, key=getkey()), getkey())
-    bridge = shaken(BridgeFlow(2, cond_dim=cond_dim, width=8, key=getkey()), getkey())
-    batch, key = 4, getkey()
+    flow = shaken(StochasticFlow(2, cond_dim=cond_dim, width=8, layers=1, key=getkey()), getkey())
+    bridge = shaken(BridgeFlow(2, cond_dim=cond_dim, width=8, layers=1, key=getkey()), getkey())
+    batch, key = 2, getkey()
     x_s, x_t = jr.normal(getkey(), (2, batch, 2))
     u = jr.normal(getkey(), (batch, cond_dim)) if cond_dim else None
     s, r, t = jnp.zeros(batch), jnp.linspace(0.2, 0.5, batch), jnp.linspace(0.6, 2.0, batch)

@@ -128,7 +128,7 @@ def test_zero_gap_is_the_identity_and_a_negative_gap_an_error(name, getkey):
     x0 = jnp.array([0.3, 1.7, 20.0])
     run = eqx.filter_jit(lambda t1, key: solve(lorenz(), x0, 0.5, t1, steps=3, solver=name, key=key))
     assert jnp.all(run(jnp.array(0.5), getkey()) == x0)
-    with pytest.raises(eqx.EquinoxRuntimeError, match="earlier"):
+    with pytest.raises((ValueError, eqx.EquinoxRuntimeError), match="earlier"):
         run(jnp.array(0.4), getkey())
 
 

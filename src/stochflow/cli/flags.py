@@ -42,7 +42,10 @@ def flags_from(*configs: type) -> Callable[[Callable], Callable]:
 
 
 def _keyword(config: type) -> str:
-    return config.__name__.removeprefix("Lorenz").removesuffix("Config").lower() or "config"
+    return (
+        config.__name__.removeprefix("Lorenz").removesuffix("Config").removesuffix("Setting").lower()
+        or "setting"
+    )
 
 
 def _flag(field: dataclasses.Field) -> inspect.Parameter:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..experiments.lorenz import LorenzSetting
+from ..experiments.missing import MissingSetting
 from ..training.checkpoint import CheckpointError, RunFolder
 from .flags import flags_from
 
@@ -96,6 +97,7 @@ def lorenz(
 
 def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: bool) -> None:
     from ..experiments import lorenz as experiment, lorenz_report as report
+    from ..training.checkpoint import write_json
 
     collected = []
     for number in range(seed, seed + seeds):
@@ -107,7 +109,7 @@ def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: b
         train_seconds = result.history[-1]["seconds"]
         scores = experiment.score_lorenz(result.flow, setting, seed=number)
         content = report.scores_json(scores, setting, {"seed": number, "train_seconds": train_seconds})
-        report.write_json(folder / "scores.json", content)
+        write_json(folder / "scores.json", content)
         page = report.write_lorenz_report(folder, result, scores, setting, seed=number)
         collected.append(content)
         if not as_json:
@@ -120,6 +122,62 @@ def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: b
         print(json.dumps(collected if seeds > 1 else collected[0]))
 
 
+@reproduce.command("lorenz-missing")
+@flags_from(MissingSetting)
+def lorenz_missing(
+    missing: MissingSetting,
+    out: Out = Path("runs/lorenz-missing"),
+    seed: Seed = 0,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Rows to run, such as 'λ = 0.4'; all by default.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """F.1: paths of which 20 frames in a row are seen; KL with and without the consistency loss."""
+    import jax.random as jr
+
+    from ..experiments import missing as study
+    from ..training.checkpoint import write_json
+
+    known = study.cases()
+    if strangers := [name for name in only or [] if name not in known]:
+        raise typer.BadParameter(f"no row {strangers[0]!r}; the rows are {', '.join(known)}.")
+    scores = []
+    for number, name in enumerate(only or known):
+        folder = out / f"seed{seed}-{list(known).index(name)}"
+        result = study.train_missing(
+            known[name], missing, seed=seed, folder=folder, progress=False if as_json else None
+        )
+        scores.append(study.score_missing(result, known[name], missing, key=jr.key(seed)))
+        write_json(out / f"scores-seed{seed}.json", scores)
+        if not as_json:
+            _print_table(f"{number + 1} of {len(only or known)} rows", study.missing_rows(scores))
+    if as_json:
+        print(json.dumps(scores))
+
+
+@reproduce.command("four-laws")
+def four_laws(seed: Seed = 0, as_json: AsJson = False) -> None:
+    """Four laws that are known exactly, learnt from samples: nats short of the truth."""
+    from ..experiments import four_laws as study
+
+    verdicts = {}
+    for name, known in study.known_laws().items():
+        verdicts[name] = study.learn(known, seed=seed, progress=False if as_json else None)
+    if as_json:
+        print(json.dumps({name: dataclasses.asdict(verdict) for name, verdict in verdicts.items()}))
+    else:
+        _print_table(f"Nats short of the exact law (seed {seed})", study.verdict_rows(verdicts))
+
+
+def _print_table(title: str, content) -> None:
+    headers, rows = content
+    table = Table(*headers, title=title)
+    for row in rows:
+        table.add_row(*row, style="bold" if row[0].startswith("stochflow") else None)
+    console.print(table)
+
+
 def _print_tables(scores, report, seed: int, train_seconds: float) -> None:
     titles = {
         f"Table 1, KL (seed {seed}, trained {train_seconds:.0f} s)": report.kl_rows(scores),
@@ -127,10 +185,7 @@ def _print_tables(scores, report, seed: int, train_seconds: float) -> None:
         "Coverage of highest-density regions": report.calibration_rows(scores),
         "Consistency error (energy distance)": report.consistency_rows(scores),
     }
-    for title, (headers, rows) in titles.items():
-        table = Table(*headers, title=title)
-        for row in rows:
-            table.add_row(*row, style="bold" if row[0].startswith("stochflow") else None)
-        console.print(table)
+    for title, content in titles.items():
+        _print_table(title, content)
     beyond = report.beyond_floor(scores)
     console.print("KL cells more than one std above the floor: " + (", ".join(beyond) if beyond else "none"))

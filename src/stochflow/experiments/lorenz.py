@@ -34,7 +34,7 @@ LAGS = (1, 4, 10, 20, 30, 40)
 LEVELS = (0.5, 0.8, 0.95)
 # The simulated likelihood: up to which lag paths are guided, and beyond it how many are free and how long the
 # normal last segment is.
-LAST_GUIDED_LAG, FREE_PATHS, LAST_FRAMES = 10, 4096, 4
+LAST_GUIDED_LAG, FREE_PATHS, LAST_FRAMES = 10, 2048, 4
 # Keys of the data, the same for every seed of the training: what differs between seeds is the training alone.
 TRAIN_KEY, TEST_KEY, TRUTH_KEY, FLOOR_KEY = 1, 2, 3, 4
 
@@ -49,13 +49,13 @@ class LorenzSetting:
     start_fraction: float = 0.5
     paths: int = 1024
     kl_samples: int = 10_240
-    reference_pairs: int = 256
+    reference_pairs: int = 128
     calibration_pairs: int = 2048
     consistency_starts: int = 64
 
     @classmethod
     def quick(cls) -> "LorenzSetting":
-        return cls(steps=60_000, reference_pairs=64, calibration_pairs=1024, consistency_starts=32)
+        return cls(steps=60_000, reference_pairs=32, calibration_pairs=1024, consistency_starts=32)
 
     def fit_config(self) -> FitConfig:
         return FitConfig(
@@ -69,7 +69,7 @@ class LorenzSetting:
     def flow(self, *, key: PRNGKeyArray) -> StochasticFlow:
         """The paper's sizes, with stretched tails: starts near the stable manifold of the origin, from which a
         path may take either wing, would otherwise cost thousands of nats each."""
-        return StochasticFlow(3, clock="linear", tails=True, key=key)
+        return StochasticFlow(3, tails=True, key=key)
 
 
 def train_lorenz(

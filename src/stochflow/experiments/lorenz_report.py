@@ -1,21 +1,20 @@
 """The Lorenz table as text, JSON, figures and one HTML page."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
 from .. import plots
 from ..data.lorenz import FRAME, lorenz_paths, lorenz_paths_from, lorenz_times
-from ..inference import forecast, rollout
+from ..inference import rollout
 from ..laws import Standardised
 from ..training import FitResult
-from ..training.checkpoint import write_atomically
 from .lorenz import LAGS, LEVELS, TEST_KEY, LorenzScores, LorenzSetting, calibration_p_values, paths_at_times
 from .paper import HORIZONS, LORENZ_KFLOPS, LORENZ_KL, NSF_ROW, TIMES
 
@@ -116,10 +115,6 @@ def scores_json(scores: LorenzScores, setting: LorenzSetting, extra: dict[str, A
     }
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    write_atomically(path, json.dumps(content, indent=1).encode())
-
-
 def draw_figures(law: Standardised, scores: LorenzScores, history: list[dict[str, Any]], *, seed: int):
     """Each figure of the report, by name, with its caption."""
     times = lorenz_times()
@@ -152,7 +147,7 @@ def draw_figures(law: Standardised, scores: LorenzScores, history: list[dict[str
     return {
         "trajectories": (
             trajectories,
-            "64 paths from the same starts. Right: every point is an independent one-step sample from its start.",
+            "64 paths from the same starts. Right: every point is one step from its start, with one noise vector a path.",
         ),
         "densities": (
             slices,
@@ -190,9 +185,16 @@ def draw_figures(law: Standardised, scores: LorenzScores, history: list[dict[str
 
 
 def _draws(law, x0, times, *, key):
-    """An independent one-step draw at each time."""
-    one = lambda x, k: forecast(law, x, 0.0, times, key=k)
-    return eqx.filter_jit(lambda law, x0, keys: jax.vmap(one)(x0, keys))(law, x0, jr.split(key, len(x0)))
+    """A one-step draw at each time, with one noise vector a path, as in the paper's Figure 2."""
+    noise = jr.normal(key, x0.shape, x0.dtype)
+    gaps = jnp.asarray(times, x0.dtype)
+
+    @eqx.filter_jit
+    def draw(law, noise, x0):
+        one = lambda n, x: jax.vmap(lambda t: law.transform(n, x, jnp.zeros_like(t), t))(gaps)
+        return jax.vmap(one)(noise, x0)
+
+    return draw(law, noise, x0)
 
 
 def _paths(law, x0, times, *, key):

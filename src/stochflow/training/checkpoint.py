@@ -38,6 +38,11 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
+def write_json(path: Path, content: Any) -> None:
+    """Figures for machines, whole or not at all."""
+    write_atomically(path, json.dumps(content, indent=1).encode())
+
+
 def tree_names(tree: PyTree) -> list[str]:
     """One readable, unique name a leaf."""
     return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]

@@ -1,0 +1,55 @@
+"""The tables are complete and the paper's numbers are the paper's."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stochflow.data.lorenz import lorenz_trajectories, random_segments
+from stochflow.experiments import paper
+from stochflow.experiments.lorenz import LorenzSetting
+from stochflow.experiments.missing import MissingSetting, cases
+
+
+def test_every_case_of_the_missing_data_study_is_there():
+    found = cases()
+    assert {case.weight for case in found.values()} == {0.0, 0.001, 0.01, 0.4, 0.8}
+    assert {case.bridge_steps for case in found.values()} == {0, 1, 5}
+    assert {(case.one_to_two, case.two_to_one) for case in found.values()} == {
+        (True, True),
+        (True, False),
+        (False, True),
+    }
+    for case in found.values():
+        assert MissingSetting().fit_config(case).consistency == case.weight
+
+
+def test_the_papers_numbers_have_a_cell_for_each_time():
+    for rows in (paper.LORENZ_KL, paper.LORENZ_KFLOPS):
+        assert all(len(cells) == len(paper.TIMES) for cells in rows.values())
+    assert set(paper.NSF_ROW.values()) <= set(paper.LORENZ_KL)
+
+
+def test_the_quick_setting_is_smaller():
+    quick, whole = LorenzSetting.quick(), LorenzSetting()
+    assert quick.steps < whole.steps
+    assert quick.fit_config().steps == quick.steps
+
+
+def test_segments_are_runs_of_consecutive_frames(getkey):
+    data = lorenz_trajectories(16, key=getkey())
+    parts = random_segments(data, 20, seed=0)
+    assert parts.present.sum(1).tolist() == [20] * 16
+    assert np.allclose(np.diff(parts.times, axis=1), 0.025, atol=1e-5)
+    assert parts.longest_gap == pytest.approx(19 * 0.025)
+    assert len(set(parts.origins.round(3))) > 3
+    with pytest.raises(ValueError, match="`rows` must lie between 2 and 41; got 50"):
+        random_segments(data, 50, seed=0)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(__file__).parents[2].glob("results/*.json")), ids=lambda p: p.name
+)
+def test_kept_results_are_valid_json(path):
+    assert json.loads(path.read_text())
