@@ -147,7 +147,7 @@ def draw_figures(law: Standardised, scores: LorenzScores, history: list[dict[str
     return {
         "trajectories": (
             trajectories,
-            "64 paths from the same starts. Right: every point is one step from its start, with one noise vector a path.",
+            "64 paths from the same starts. Right: each point is one step from its start, one noise vector a path.",
         ),
         "densities": (
             slices,
