@@ -14,7 +14,7 @@ class MLP(eqx.Module):
     r"""A multilayer perceptron with SiLU between its layers.
 
     Weights are stored as `(in, out)` and applied from the right: under `vmap` that is one row-major matrix
-    product, which on a CPU takes half the time of the transposed form, gradients included.
+    product.
     """
 
     weights: tuple[Float[Array, "_ _"], ...]

@@ -66,7 +66,7 @@ def stacked_gaps(law, bridge, triplets, pairs, *, key: PRNGKeyArray) -> Gaps:
     [`two_to_one_gap`][stochflow.objectives.two_to_one_gap] and the likelihood of `pairs` for a whole batch.
 
     Calls that share weights are stacked into one: the same numbers as the three functions above give with the
-    same noise, at a third of the compile time and well under the time a step. `triplets` is
+    same noise, in fewer and larger products. `triplets` is
     `(x_s, s, r, t, u)` and `pairs` is `(x_s, x_t, s, t, u)`, arrays with the batch in front.
     """
     x_s, s, r, t, u = triplets

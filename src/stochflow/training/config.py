@@ -38,7 +38,7 @@ class FitConfig:
     - `consistency_batch`: how many triplets a step; as many as pairs by default.
     - `consistency_horizon`: the longest gap of a triplet; `horizon` by default. Longer than the data reaches, it
         is what teaches those gaps.
-    - `consistency_start`: likelihood alone until this step. Those steps cost a fifth, and a law that is right at
+    - `consistency_start`: likelihood alone until this step. Those steps cost much less, and a law that is right at
         the gaps of the data has something to teach the others.
     - `consistency_warmup`: steps over which λ then rises from 0.
     - `triplets`: `"balanced"` or `"paper"`.

@@ -2,7 +2,7 @@
 
 Muon (Jordan et al., 2024) replaces the momentum of each weight matrix by the nearest semi-orthogonal matrix,
 found by a few Newton–Schulz steps, and leaves vectors to Adam. Our networks are many small matrices of few
-shapes: taken one by one, the Newton–Schulz steps cost as much as the gradients do; stacked by shape, a third.
+shapes, so the Newton–Schulz steps are taken for all matrices of one shape together.
 """
 
 from typing import NamedTuple
@@ -28,9 +28,7 @@ def orthogonalise(stack: Float[Array, "number rows cols"]) -> Float[Array, "numb
         gram = x @ jnp.swapaxes(x, 1, 2)
         return a * x + (b * gram + c * gram @ gram) @ x
 
-    x = jax.lax.fori_loop(
-        0, NEWTON_SCHULZ_STEPS, step, x
-    )  # a loop compiles five times faster than its body, unrolled
+    x = jax.lax.fori_loop(0, NEWTON_SCHULZ_STEPS, step, x)
     return jnp.swapaxes(x, 1, 2) if wide else x
 
 
