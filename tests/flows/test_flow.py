@@ -125,6 +125,7 @@ def test_going_back_in_time_is_an_error(transform, getkey):
         ({"dim": 0}, "`dim` must be an integer of at least 1; got 0"),
         ({"width": 0}, "`width` must be"),
         ({"cond_dim": -1}, "`cond_dim` must be"),
+        ({"octaves": -1}, "`octaves` must be"),
         ({"clock": "sundial"}, "`clock` must be one of saturating, linear; got 'sundial'"),
         ({"coupling": "cubic"}, "`coupling` must be one of affine, spline; got 'cubic'"),
     ],

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .trajectories import Trajectories
 
-SCHEMES = ("lag", "pair")
+SCHEMES = ("lag", "root", "pair")
 
 
 class Pairs(NamedTuple):
@@ -36,10 +36,12 @@ class Triplets(NamedTuple):
 class PairSampler(eqx.Module):
     r"""All complete rows in one array, with how far ahead each may look.
 
-    Row $i$ may be paired with the `reach[i]` rows that follow it in its own series within the horizon. Two
+    Row $i$ may be paired with the `reach[i]` rows that follow it in its own series within the horizon. Three
     schemes: `"lag"` draws the lag uniformly and then a row that reaches so far, so that long gaps do not
-    starve; `"pair"` draws uniformly from all pairs. Either way a share `start_fraction` of the batch starts
-    at the first row of a series: a transient is seen once a series and is easily drowned.
+    starve; `"pair"` draws uniformly from all pairs; `"root"` lies between: lags are drawn in proportion to the
+    square root of how many pairs have them, so that the few pairs of the longest lags are not learnt by heart.
+    With each, a share `start_fraction` of the batch starts at the first row of a series, its lag drawn
+    uniformly: a transient is seen once a series and is easily drowned.
     """
 
     values: Float[Array, "rows dim"]
@@ -48,6 +50,7 @@ class PairSampler(eqx.Module):
     reach: Int[Array, " rows"]
     by_reach: Int[Array, " starts"]
     enough: Int[Array, " lags"]
+    lag_cumulative: Float[Array, " lags"]
     cumulative: Float[Array, " starts"]
     firsts: Int[Array, " firsts"]
     scheme: str = eqx.field(static=True)
@@ -89,7 +92,10 @@ class PairSampler(eqx.Module):
         self.u = None if data.u is None else jnp.asarray(data.u[complete])
         self.reach = jnp.asarray(flat, jnp.int32)
         self.by_reach = jnp.asarray(order, jnp.int32)
-        self.enough = jnp.asarray(np.searchsorted(-flat[order], -lags, side="right"), jnp.int32)
+        enough = np.searchsorted(-flat[order], -lags, side="right")
+        root = np.cumsum(np.sqrt(enough))
+        self.enough = jnp.asarray(enough, jnp.int32)
+        self.lag_cumulative = jnp.asarray(root / root[-1], jnp.float32)
         self.cumulative = jnp.asarray(np.cumsum(flat[order]) / flat.sum(), jnp.float32)
         self.firsts = jnp.asarray(firsts, jnp.int32)
         self.scheme = scheme
@@ -116,8 +122,13 @@ class PairSampler(eqx.Module):
         return Pairs(self.values[rows], self.values[ends], self.times[rows], self.times[ends], u)
 
     def _rows_and_lags(self, batch, rows_key, lag_key):
-        if self.scheme == "lag":
-            lags = 1 + jr.randint(lag_key, (batch,), 0, self.enough.shape[0])
+        if self.scheme in ("lag", "root"):
+            longest = self.enough.shape[0]
+            if self.scheme == "lag":
+                lags = 1 + jr.randint(lag_key, (batch,), 0, longest)
+            else:
+                place = jnp.searchsorted(self.lag_cumulative, jr.uniform(lag_key, (batch,)), side="right")
+                lags = 1 + jnp.minimum(place, longest - 1)
             rows = self.by_reach[jr.randint(rows_key, (batch,), 0, self.enough[lags - 1])]
             return rows, lags
         place = jnp.searchsorted(self.cumulative, jr.uniform(rows_key, (batch,)), side="right")

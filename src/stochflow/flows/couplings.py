@@ -94,29 +94,28 @@ class SplineCoupling(AbstractGatedBijection):
         half_width: float = 5.0,
         key: PRNGKeyArray,
     ):
-        dim = len(mask)
-        self.net = MLP(dim + cond_size, (3 * bins - 1) * dim, width=width, depth=depth, key=key)
-        self.bound = jnp.full(dim, 3.0)
+        dim, moved = len(mask), mask.count(False)
+        self.net = MLP(dim + cond_size, (3 * bins - 1) * moved, width=width, depth=depth, key=key)
+        self.bound = jnp.full(moved, 3.0)
         self.mask = mask
         self.bins = bins
         self.half_width = half_width
 
     def forward(self, x, gate, c):
-        widths, heights, slopes = self._knots(x, gate, c)
-        y, log_slope = rational_quadratic(x, widths, heights, slopes, self.half_width)
-        return self._where_transformed(y, log_slope, x)
+        return self._apply(rational_quadratic, x, gate, c)
 
     def inverse(self, y, gate, c):
-        widths, heights, slopes = self._knots(y, gate, c)
-        x, log_slope = rational_quadratic_inverse(y, widths, heights, slopes, self.half_width)
-        return self._where_transformed(x, log_slope, y)
+        return self._apply(rational_quadratic_inverse, y, gate, c)
 
-    def _where_transformed(self, new, log_slope, old):
-        kept = jnp.array(self.mask)
-        return jnp.where(kept, old, new), jnp.where(kept, 0.0, log_slope).sum()
+    def _apply(self, spline, x, gate, c):
+        moved = [i for i, kept in enumerate(self.mask) if not kept]
+        pick = lambda v: jnp.stack([v[i] for i in moved])
+        new, log_slope = spline(pick(x), *self._knots(x, pick(gate), c), self.half_width)
+        row = {i: new[j] for j, i in enumerate(moved)}
+        return jnp.stack([row.get(i, x[i]) for i in range(len(self.mask))]), log_slope.sum()
 
     def _knots(self, x, gate, c):
         kept = jnp.array(self.mask, x.dtype)
-        raw = self.net(jnp.concatenate([kept * x, c])).reshape(len(self.mask), 3 * self.bins - 1)
+        raw = self.net(jnp.concatenate([kept * x, c])).reshape(gate.shape[0], 3 * self.bins - 1)
         raw = self.bound[:, None] * jnp.tanh(gate[:, None] * raw)
         return jnp.split(raw, [self.bins, 2 * self.bins], axis=1)

@@ -1,18 +1,26 @@
 """The learnt transition law."""
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray, Scalar, ScalarLike
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar, ScalarLike
 
-from ..laws import AbstractTransition, point_mass_log_prob, time_gap
+from ..laws import AbstractTransition, hold_log_prob, hold_sample, positive_gap, time_gap
 from .clocks import AbstractClock, make_clock
 from .nets import MLP
 from .stack import Base, GatedStack, check_sizes, make_condition
+from .tails import tail_weight
 
-# A new flow has normal tails, and stretches them only where that pays: softplus(-4) is 0.02.
-TAIL_OFFSET = 4.0
+
+class Prepared(NamedTuple):
+    """A condition, ready for draws and densities; where the gap is zero the base is that of some other gap."""
+
+    base: Base
+    x_s: Float[Array, " dim"]
+    at_rest: Bool[Array, ""]
 
 
 class StochasticFlow(AbstractTransition):
@@ -34,8 +42,11 @@ class StochasticFlow(AbstractTransition):
     - `clock`: `"linear"` (the paper's; on Lorenz the two are level) or `"saturating"`, which settles at long gaps.
     - `coupling`: `"affine"` (the paper's) or `"spline"`, which adds rational-quadratic splines in noise space
         for laws with several modes or skew.
-    - `tails`: let the condition stretch the tails of the noise, so that a start from which the law is hard to
-        tell (near a separatrix, say) costs a few nats and not hundreds.
+    - `tails`: power-law tails, as heavy as the condition asks for, so that a surprise (a start near a separatrix, or
+        far from all that was seen) costs tens of nats and not thousands.
+    - `octaves`: how many sines and cosines of the gap the networks see beside the gap itself, at periods of 2, 1,
+        1/2, … time units (after `fit` has scaled the horizon to one). Laws that turn and fold as the gap grows are
+        learnt in fewer steps.
     - `key`: for the initial weights.
     """
 
@@ -46,6 +57,7 @@ class StochasticFlow(AbstractTransition):
     cond_dim: int = eqx.field(static=True)
     autonomous: bool = eqx.field(static=True)
     tails: bool = eqx.field(static=True)
+    octaves: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -59,11 +71,12 @@ class StochasticFlow(AbstractTransition):
         clock: str = "linear",
         coupling: str = "affine",
         tails: bool = False,
+        octaves: int = 0,
         key: PRNGKeyArray,
     ):
-        check_sizes(dim, cond_dim, width, depth, layers)
+        check_sizes(dim=dim, cond_dim=cond_dim, width=width, depth=depth, layers=layers, octaves=octaves)
         net_key, stack_key = jr.split(key)
-        cond_size = dim + 1 + (not autonomous) + cond_dim
+        cond_size = dim + 1 + 2 * octaves + (not autonomous) + cond_dim
         self.net = MLP(cond_size, (3 if tails else 2) * dim, width=width, depth=depth, key=net_key)
         self.stack = GatedStack(
             dim, cond_size, width=width, depth=depth, layers=layers, coupling=coupling, key=stack_key
@@ -73,14 +86,13 @@ class StochasticFlow(AbstractTransition):
         self.cond_dim = cond_dim
         self.autonomous = autonomous
         self.tails = tails
+        self.octaves = octaves
 
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
-        dt = time_gap(s, t)
-        return self.stack.forward(noise, self._base(x_s, s, dt, u))
+        return self.prepared_transform_and_log_prob(noise, self.prepare(x_s, s, t, u))
 
     def log_prob(self, x_t, x_s, s, t, u=None):
-        _, log_prob = self.noise_and_log_prob(x_t, x_s, s, t, u)
-        return log_prob
+        return self.prepared_log_prob(x_t, self.prepare(x_s, s, t, u))
 
     def noise_and_log_prob(
         self,
@@ -92,18 +104,34 @@ class StochasticFlow(AbstractTransition):
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """The noise that `transform` sends to `x_t`, and the log-density there. If the law is right the noise
         is standard normal, which is what calibration checks rest on."""
-        x_t = jnp.asarray(x_t, jnp.result_type(x_t, float))
+        return self._noise_and_log_prob(x_t, self.prepare(x_s, s, t, u))
+
+    def prepare(self, x_s, s, t, u=None):
+        """The Gaussian and the condition of the couplings: what the base network makes of a start and a gap."""
+        x_s = jnp.asarray(x_s, jnp.result_type(x_s, float))
         dt = time_gap(s, t)
         at_rest = dt == 0
-        base = self._base(x_s, s, jnp.where(at_rest, 1.0, dt), u)  # any gap will do where it is not used
-        noise, log_prob = self.stack.inverse(x_t, base)
-        return noise, jnp.where(at_rest, point_mass_log_prob(x_t, x_s), log_prob)
+        return Prepared(self._base(x_s, s, positive_gap(dt), u), x_s, at_rest)
+
+    def prepared_transform_and_log_prob(self, noise, prepared):
+        x_t, log_prob = self.stack.forward(noise, prepared.base)
+        return hold_sample(prepared.at_rest, prepared.x_s, x_t, log_prob)
+
+    def prepared_log_prob(self, x_t, prepared):
+        _, log_prob = self._noise_and_log_prob(x_t, prepared)
+        return log_prob
+
+    def _noise_and_log_prob(self, x_t, prepared):
+        x_t = jnp.asarray(x_t, jnp.result_type(x_t, float))
+        noise, log_prob = self.stack.inverse(x_t, prepared.base)
+        return noise, hold_log_prob(prepared.at_rest, prepared.x_s, x_t, log_prob)
 
     def _base(self, x_s, s, dt, u):
         """Mean and std of the Gaussian, the gate of the couplings, and the condition: all that time enters."""
-        x_s = jnp.asarray(x_s, jnp.result_type(x_s, float))
         dt = dt.astype(x_s.dtype)
-        scalars = [dt] if self.autonomous else [dt, jnp.asarray(s, x_s.dtype)]
+        scalars = [dt, *waves(dt, self.octaves)]
+        if not self.autonomous:
+            scalars.append(jnp.asarray(s, x_s.dtype))
         c = make_condition({"x_s": x_s}, scalars, u, dim=self.dim, cond_dim=self.cond_dim)
         rate, raw_std, *raw_tail = jnp.split(self.net(c), 3 if self.tails else 2)
         gate = self.clock.drift_gate(dt)
@@ -112,5 +140,11 @@ class StochasticFlow(AbstractTransition):
             std=self.clock.noise_gate(dt) * jax.nn.softplus(raw_std),
             gate=gate,
             c=c,
-            tail=jnp.tanh(gate * jax.nn.softplus(raw_tail[0] - TAIL_OFFSET)) if self.tails else None,
+            tail=tail_weight(raw_tail[0]) if self.tails else None,
         )
+
+
+def waves(dt: Scalar, octaves: int) -> list[Scalar]:
+    """Sine and cosine of the gap at each octave."""
+    angles = [2**k * jnp.pi * dt for k in range(octaves)]
+    return [wave(angle) for angle in angles for wave in (jnp.sin, jnp.cos)]

@@ -1,10 +1,11 @@
 """The one network that the flows are made of."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
+
+from .activations import silu
 
 # The last layers start near zero, so that a new flow starts near its Gaussian base.
 LAST_LAYER_SCALE = 0.01
@@ -32,5 +33,5 @@ class MLP(eqx.Module):
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = jax.nn.silu(x @ weight + bias)
+            x = silu(x @ weight + bias)
         return x @ self.weights[-1] + self.biases[-1]

@@ -17,7 +17,7 @@ SPLINE_LAYERS = 2
 class Base(NamedTuple):
     """The Gaussian that the couplings start from, and what conditions them.
 
-    `tail` is the log-power of the stretched tails, or `None` for normal ones.
+    `tail` is the heaviness of the stretched tails, or `None` for normal ones.
     """
 
     mean: Float[Array, " dim"]
@@ -91,16 +91,14 @@ def _log_normal(noise: Float[Array, " dim"]) -> Scalar:
     return -0.5 * (noise**2).sum() - 0.5 * noise.shape[0] * jnp.log(2 * jnp.pi)
 
 
-def check_sizes(dim: int, cond_dim: int, width: int, depth: int, layers: int) -> None:
-    for name, value, least in [
-        ("dim", dim, 1),
-        ("cond_dim", cond_dim, 0),
-        ("width", width, 1),
-        ("depth", depth, 1),
-        ("layers", layers, 0),
-    ]:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"`{name}` must be an integer of at least {least}; got {value!r}.")
+LEAST = {"dim": 1, "cond_dim": 0, "width": 1, "depth": 1, "layers": 0, "octaves": 0}
+
+
+def check_sizes(**sizes: int) -> None:
+    """Each size by its argument's name; an error names the first that is too small or no integer."""
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < LEAST[name]:
+            raise ValueError(f"`{name}` must be an integer of at least {LEAST[name]}; got {value!r}.")
 
 
 def make_condition(

@@ -8,7 +8,7 @@ import abc
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray, Scalar, ScalarLike
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar, ScalarLike
 
 
 def _noise(dim: int, x: Float[Array, " dim"], key: PRNGKeyArray) -> Float[Array, " dim"]:
@@ -47,6 +47,26 @@ class AbstractTransition(eqx.Module):
         u: Float[Array, " cond"] | None = None,
     ) -> Scalar:
         r"""$\log p(x_t \mid x_s)$; at $t = s$, $+\infty$ at $x_t = x_s$ and $-\infty$ elsewhere."""
+
+    def prepare(
+        self,
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> PyTree[Array]:
+        """What all draws and densities from one start over one gap share; work that is then done once."""
+        return x_s, jnp.asarray(s), jnp.asarray(t), u
+
+    def prepared_transform_and_log_prob(
+        self, noise: Float[Array, " dim"], prepared: PyTree[Array]
+    ) -> tuple[Float[Array, " dim"], Scalar]:
+        """`transform_and_log_prob`, from what `prepare` returned."""
+        return self.transform_and_log_prob(noise, *prepared)
+
+    def prepared_log_prob(self, x_t: Float[Array, " dim"], prepared: PyTree[Array]) -> Scalar:
+        """`log_prob`, from what `prepare` returned."""
+        return self.log_prob(x_t, *prepared)
 
     def transform(
         self,

@@ -65,35 +65,33 @@ def stacked_gaps(law, bridge, triplets, pairs, *, key: PRNGKeyArray) -> Gaps:
     """[`one_to_two_gap`][stochflow.objectives.one_to_two_gap],
     [`two_to_one_gap`][stochflow.objectives.two_to_one_gap] and the likelihood of `pairs` for a whole batch.
 
-    Calls that share weights are stacked into one: the same numbers as the three functions above give with the
-    same noise, in fewer and larger products. `triplets` is
+    Calls that share weights are stacked into one, and what depends on a start and a gap alone is computed once:
+    the same numbers as the three functions above give with the same noise, in fewer and larger products. `triplets` is
     `(x_s, s, r, t, u)` and `pairs` is `(x_s, x_t, s, t, u)`, arrays with the batch in front.
     """
     x_s, s, r, t, u = triplets
     batch = x_s.shape[0]
     noise = jr.normal(key, (4, *x_s.shape), x_s.dtype)
-    transform = jax.vmap(law.transform_and_log_prob, in_axes=(0, 0, 0, 0, _axis(u)))
-    log_prob = jax.vmap(law.log_prob, in_axes=(0, 0, 0, 0, _axis(u)))
+    prepare = jax.vmap(law.prepare, in_axes=(0, 0, 0, 0, _axis(u)))
+    transform = jax.vmap(law.prepared_transform_and_log_prob)
 
-    # One step to t for the first direction, one step to r for the second.
-    ends, end_log_probs = transform(
-        _cat(noise[0], noise[1]), _cat(x_s, x_s), _cat(s, s), _cat(t, r), _cat(u, u)
-    )
+    # From x_s: to t in one step for the first direction, to r for the second; and the data, while we are at it.
+    starts = prepare(_cat(x_s, x_s, pairs.x_s), _cat(s, s, pairs.s), _cat(t, r, pairs.t), _cat(u, u, pairs.u))
+    to_t, to_r, to_data = _part(starts, 0, batch), _part(starts, batch, 2 * batch), _part(starts, 2 * batch)
+    ends, end_log_probs = transform(_cat(noise[0], noise[1]), _part(starts, 0, 2 * batch))
     (long_t, two_r), (long, first) = _halves(ends, batch), _halves(end_log_probs, batch)
-    two_t, second = transform(noise[2], two_r, r, t, u)
     one_r, one_middle = jax.vmap(bridge.transform_and_log_prob, in_axes=(0, 0, 0, 0, 0, 0, _axis(u)))(
         noise[3], x_s, long_t, s, r, t, u
     )
+    # On from r: from where the bridge, and where the first of two steps, has led.
+    middles = prepare(_cat(one_r, two_r), _cat(r, r), _cat(t, t), _cat(u, u))
+    one_on, two_on = _part(middles, 0, batch), _part(middles, batch)
+    two_t, second = transform(noise[2], two_on)
     two_middle = jax.vmap(bridge.log_prob, in_axes=(0, 0, 0, 0, 0, 0, _axis(u)))(
         two_r, x_s, two_t, s, r, t, u
     )
-    log_probs = log_prob(
-        _cat(one_r, long_t, two_t, pairs.x_t),
-        _cat(x_s, one_r, x_s, pairs.x_s),
-        _cat(s, r, s, pairs.s),
-        _cat(r, t, t, pairs.t),
-        _cat(u, u, u, pairs.u),
-    )
+    conditions = jax.tree.map(lambda *parts: jnp.concatenate(parts), to_r, one_on, to_t, to_data)
+    log_probs = jax.vmap(law.prepared_log_prob)(_cat(one_r, long_t, two_t, pairs.x_t), conditions)
     one_first, one_second, two_long = jnp.split(log_probs[: 3 * batch], 3)
     return Gaps(
         one_to_two=long + one_middle - one_first - one_second,
@@ -108,6 +106,10 @@ def _axis(u):
 
 def _cat(*arrays):
     return None if arrays[0] is None else jnp.concatenate(arrays)
+
+
+def _part(tree, first, last=None):
+    return jax.tree.map(lambda leaf: leaf[first:last], tree)
 
 
 def _halves(array, batch):

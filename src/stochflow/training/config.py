@@ -6,7 +6,7 @@ from typing import Any
 
 OPTIMISERS = ("muon", "adamw")
 DECAYS = ("cosine", "linear", "constant")
-PAIR_SCHEMES = ("lag", "pair")
+PAIR_SCHEMES = ("lag", "root", "pair")
 TRIPLET_SCHEMES = ("balanced", "paper")
 
 
@@ -27,7 +27,7 @@ class FitConfig:
     **Data**
 
     - `horizon`: the longest gap that is trained, in the data's time units; the longest there is by default.
-    - `pairs`: `"lag"` draws lags uniformly, `"pair"` draws pairs uniformly.
+    - `pairs`: `"lag"` draws lags uniformly, `"pair"` draws pairs uniformly, `"root"` lies between.
     - `start_fraction`: the share of pairs that start at the first row of a series.
     - `standardise`: learn in units of each channel's mean and standard deviation.
 

