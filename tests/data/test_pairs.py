@@ -71,7 +71,7 @@ def test_nothing_to_pair_is_an_error():
         PairSampler(_clock_data([1, 1]))
     with pytest.raises(ValueError, match=r"within the horizon of 0\.5"):
         PairSampler(_clock_data([5]), horizon=0.5)
-    with pytest.raises(ValueError, match="`scheme` must be one of lag, pair"):
+    with pytest.raises(ValueError, match="`scheme` must be one of lag, root, pair"):
         PairSampler(_clock_data([5]), scheme="gap")
     with pytest.raises(ValueError, match="`start_fraction`"):
         PairSampler(_clock_data([5]), start_fraction=1.5)

@@ -39,6 +39,7 @@ def test_fit_returns_a_law_in_the_users_units(getkey):
     "settings",
     [
         {"bridge_steps": 1, "consistency_start": 50},
+        {"consistency_jitter": 0.1},
         pytest.param({"one_to_two": 0.0}, marks=pytest.mark.slow),
         pytest.param({"triplets": "paper"}, marks=pytest.mark.slow),
     ],
@@ -139,3 +140,15 @@ def test_the_progress_bar_shows_when_asked_and_is_silent_when_piped(capfd, getke
 def test_public_names_are_all_there():
     for name in stochflow.__all__:
         assert hasattr(stochflow, name)
+
+
+def test_a_fitted_law_goes_on_in_its_own_units(getkey):
+    data = _walk(dim=1)
+    first = fit(StochasticFlow(1, width=8, key=getkey()), data, config=FitConfig(**QUICK), key=getkey())
+    wider = _walk(series=8, dim=1, seed=1)
+    second = fit(first.flow, wider, config=FitConfig(**QUICK, learning_rate=1e-9), key=getkey())
+    assert (second.flow.loc == first.flow.loc).all()
+    assert (second.flow.scale == first.flow.scale).all()
+    assert second.flow.time_scale == first.flow.time_scale
+    x, y = jnp.array([103.0]), jnp.array([105.0])
+    assert jnp.allclose(second.flow.log_prob(y, x, 0.0, 2.0), first.flow.log_prob(y, x, 0.0, 2.0), atol=1e-3)

@@ -94,6 +94,18 @@ class Trajectories:
             names=names,
         )
 
+    @classmethod
+    def joined(cls, *parts: "Trajectories") -> "Trajectories":
+        """The series of all parts, one after another."""
+        series = [(part, i, ok) for part in parts for i, ok in enumerate(part.present)]
+        seen = lambda part, i, ok: np.where(part.mask[i, ok], part.values[i, ok], np.nan)
+        return cls.from_series(
+            [part.origins[i] + part.times[i, ok].astype(np.float64) for part, i, ok in series],
+            [seen(*each) for each in series],
+            u=None if parts[0].u is None else [np.asarray(part.u)[i, ok] for part, i, ok in series],
+            names=[part.names[i] for part, i, _ in series],
+        )
+
     def __len__(self) -> int:
         return self.values.shape[0]
 

@@ -106,6 +106,10 @@ class StochasticFlow(AbstractTransition):
         is standard normal, which is what calibration checks rest on."""
         return self._noise_and_log_prob(x_t, self.prepare(x_s, s, t, u))
 
+    def noise(self, x_t, x_s, s, t, u=None):
+        noise, _ = self.noise_and_log_prob(x_t, x_s, s, t, u)
+        return noise
+
     def prepare(self, x_s, s, t, u=None):
         """The Gaussian and the condition of the couplings: what the base network makes of a start and a gap."""
         x_s = jnp.asarray(x_s, jnp.result_type(x_s, float))

@@ -48,6 +48,17 @@ class AbstractTransition(eqx.Module):
     ) -> Scalar:
         r"""$\log p(x_t \mid x_s)$; at $t = s$, $+\infty$ at $x_t = x_s$ and $-\infty$ elsewhere."""
 
+    def noise(
+        self,
+        x_t: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> Float[Array, " dim"]:
+        """The noise that `transform` sends to `x_t`: standard normal if the law is right. Not every law can tell."""
+        raise NotImplementedError(f"{type(self).__name__} has no inverse from states to noise.")
+
     def prepare(
         self,
         x_s: Float[Array, " dim"],

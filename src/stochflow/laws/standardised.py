@@ -79,6 +79,19 @@ class Standardised(AbstractTransition):
         log_prob = self.law.log_prob(*states, start, end, u) - units.log_volume()
         return hold_log_prob(still, x_s, x_t, log_prob)
 
+    def noise(
+        self,
+        x_t: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> Float[Array, " dim"]:
+        """The noise that `transform` sends to `x_t`, if the law underneath can tell."""
+        units = Units(self.loc, self.scale, self.time_scale)
+        start, end = units.times(time_gap(s, t) == 0, s, t)
+        return self.law.noise(units.standardise(x_t), units.standardise(x_s), start, end, u)
+
 
 class StandardisedBridge(AbstractBridge):
     """A bridge that was learnt on standardised values and rescaled times, in the user's units.

@@ -72,7 +72,7 @@ def stacked_gaps(law, bridge, triplets, pairs, *, key: PRNGKeyArray) -> Gaps:
     x_s, s, r, t, u = triplets
     batch = x_s.shape[0]
     noise = jr.normal(key, (4, *x_s.shape), x_s.dtype)
-    prepare = jax.vmap(law.prepare, in_axes=(0, 0, 0, 0, _axis(u)))
+    prepare = jax.vmap(law.prepare, in_axes=(0, 0, 0, _axis(u)))
     transform = jax.vmap(law.prepared_transform_and_log_prob)
 
     # From x_s: to t in one step for the first direction, to r for the second; and the data, while we are at it.

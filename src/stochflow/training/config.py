@@ -40,6 +40,8 @@ class FitConfig:
         is what teaches those gaps.
     - `consistency_start`: likelihood alone until this step. Those steps cost much less, and a law that is right at
         the gaps of the data has something to teach the others.
+    - `consistency_jitter`: noise added to the starts of triplets, in standard deviations of the data. The loss needs
+        no data at its starts, so it can fill the space between the few that a rare region has.
     - `consistency_warmup`: steps over which λ then rises from 0.
     - `triplets`: `"balanced"` or `"paper"`.
     - `bridge_steps`: K inner steps of the bridge a step; 0 updates it along with the flow.
@@ -72,6 +74,7 @@ class FitConfig:
     consistency_horizon: float | None = None
     consistency_start: int = 0
     consistency_warmup: int = 0
+    consistency_jitter: float = 0.0
     triplets: str = "balanced"
     bridge_steps: int = 0
     log_every: int = 500
@@ -85,7 +88,7 @@ class FitConfig:
             _require(name, getattr(self, name), lambda v: isinstance(v, int) and v >= 0, "an integer ≥ 0")
         for name in ("learning_rate", "clip", "outlier", "checkpoint_seconds"):
             _require(name, getattr(self, name), lambda v: v > 0, "positive")
-        for name in ("weight_decay", "consistency", "one_to_two", "two_to_one"):
+        for name in ("weight_decay", "consistency", "consistency_jitter", "one_to_two", "two_to_one"):
             _require(name, getattr(self, name), lambda v: v >= 0, "at least 0")
         for name in ("horizon", "consistency_horizon", "consistency_batch", "patience"):
             _require(name, getattr(self, name), lambda v: v is None or v > 0, "positive, or None")

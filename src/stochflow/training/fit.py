@@ -62,7 +62,8 @@ def fit(
 
     **Arguments:**
 
-    - `flow`: a [`StochasticFlow`][stochflow.StochasticFlow], or any trainable transition law.
+    - `flow`: a [`StochasticFlow`][stochflow.StochasticFlow], or any trainable transition law. The `flow` of an earlier
+        result goes on in its own units.
     - `bridge`: needed for, and trained by, the consistency loss.
     - `config`: see [`FitConfig`][stochflow.FitConfig].
     - `validation`: series to report the log-likelihood of, per gap; the weights that do best on them are
@@ -74,6 +75,8 @@ def fit(
     """
     _check(flow, trajectories, bridge, config, validation)
     scaling = _Scaling.of(trajectories, config)
+    if isinstance(flow, Standardised):
+        scaling, flow = scaling.in_units_of(flow), flow.law
     data = scaling.apply(trajectories)
     sampler = PairSampler(
         data,
@@ -128,6 +131,12 @@ class _Scaling:
         horizon = longest if config.horizon is None else min(config.horizon, longest)
         time_scale = max(horizon, config.consistency_horizon or 0.0) if config.standardise else 1.0
         return cls(loc, scale, time_scale, horizon)
+
+    def in_units_of(self, law: Standardised) -> "_Scaling":
+        """The units that an earlier fit chose: only in them do its weights mean anything."""
+        return dataclasses.replace(
+            self, loc=np.asarray(law.loc), scale=np.asarray(law.scale), time_scale=law.time_scale
+        )
 
     def apply(self, data: Trajectories) -> Trajectories:
         values = np.where(data.mask, (data.values - self.loc) / self.scale, 0.0).astype(np.float32)
@@ -194,7 +203,14 @@ class _Objective:
 
     def _triplets(self, sampler, key):
         batch = self.config.consistency_batch or self.config.batch_size
-        return draw_triplets(sampler, batch, horizon=self.horizon, scheme=self.config.triplets, key=key)
+        draw_key, jitter_key = jr.split(key)
+        triplets = draw_triplets(
+            sampler, batch, horizon=self.horizon, scheme=self.config.triplets, key=draw_key
+        )
+        if self.config.consistency_jitter == 0:
+            return triplets
+        moved = self.config.consistency_jitter * jr.normal(jitter_key, triplets.x_s.shape)
+        return triplets._replace(x_s=triplets.x_s + moved)
 
 
 def _check(flow, data, bridge, config, validation):

@@ -1,0 +1,129 @@
+"""New series from a law: what its short gaps, chained, say about its long ones."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ..data import Trajectories
+from ..laws import AbstractTransition
+
+# Paths to a compiled call: memory stays small, and one program serves any number.
+CHUNK = 4096
+
+
+def simulate(
+    law: AbstractTransition,
+    like: Trajectories,
+    number: int,
+    *,
+    span: float,
+    steps: tuple[float, float],
+    smoothing: float = 0.0,
+    residuals: bool = False,
+    key: PRNGKeyArray,
+) -> Trajectories:
+    r"""`number` new series that start as those of `like` do and go on as `law` says, at random times.
+
+    A Markov law is the same law in one step or in several, but a learnt one is better at the gaps that it saw most
+    of. Series simulated in short steps teach the long gaps by plain maximum likelihood (`fit` them together with the
+    data): no bridge is needed, no start is seen twice, and nothing is learnt by heart.
+
+    **Arguments:**
+
+    - `span`: how long each series is; its last step is cut there.
+    - `steps`: shortest and longest step; each is drawn uniformly between them.
+    - `smoothing`: the starts are first complete rows of `like`, drawn with replacement. With a positive smoothing $h$
+        they are spread by a normal kernel of $h$ standard deviations of those rows and shrunk by
+        $1/\sqrt{1 + h^2}$ to keep their variance: the smoothed bootstrap.
+    - `residuals`: draw the noise of each step from what the pairs of `like` with such a gap have shown, instead of
+        from a normal law. A law that is a little too wide, step after step, would else make paths that are far too
+        wide. For laws that can tell the noise of a pair, such as flows.
+    """
+    low, high = steps
+    if not 0 < low <= high <= span:
+        raise ValueError(f"`steps` must satisfy 0 < shortest ≤ longest ≤ span; got {steps} and {span}.")
+    if number < 1:
+        raise ValueError(f"`number` must be at least 1; got {number}.")
+    pick_key, kernel_key, time_key, noise_key = jr.split(key, 4)
+    series, rows = _first_complete_rows(like)
+    chosen = np.asarray(jr.randint(pick_key, (number,), 0, len(series)))
+    firsts = like.values[series, rows].astype(np.float64)
+    kernel = smoothing * firsts.std(axis=0) * np.asarray(jr.normal(kernel_key, (number, like.dim)))
+    starts = firsts.mean(axis=0) + (firsts[chosen] - firsts.mean(axis=0) + kernel) / np.sqrt(1 + smoothing**2)
+    covariates = None if like.u is None else like.u[series[chosen], rows[chosen]]
+    times = _random_times(number, span, low, high, time_key)
+    pool = _residuals(law, like, low, high) if residuals else None
+    values = _paths(law, starts.astype(np.float32), times, covariates, pool, noise_key)
+    ends = [
+        1 + np.searchsorted(row, span * (1 - 1e-6)) for row in times
+    ]  # the row that reaches the span, and no more
+    return Trajectories.from_series(
+        [row[:end].astype(np.float64) for row, end in zip(times, ends, strict=True)],
+        [path[:end] for path, end in zip(values, ends, strict=True)],
+        u=None if covariates is None else [np.tile(u, (n, 1)) for u, n in zip(covariates, ends, strict=True)],
+    )
+
+
+def _first_complete_rows(like):
+    series = np.flatnonzero(like.complete.any(axis=1))
+    if len(series) == 0:
+        raise ValueError("`like` must have a complete row to start from.")
+    return series, like.complete[series].argmax(axis=1)
+
+
+def _random_times(number, span, low, high, key):
+    """Rows of increasing times from 0; those past the span are set to it."""
+    most = int(np.ceil(span / low))
+    increments = np.asarray(jr.uniform(key, (number, most), minval=low, maxval=high), np.float64)
+    times = np.minimum(np.concatenate([np.zeros((number, 1)), np.cumsum(increments, axis=1)], axis=1), span)
+    longest = 1 + (times < span * (1 - 1e-6)).sum(axis=1).max()
+    return times[:, :longest].astype(np.float32)
+
+
+def _residuals(law, like, low, high):
+    """The noise of every pair of complete rows of one series whose gap lies in the range."""
+    found = []
+    noise = jax.jit(jax.vmap(law.noise, in_axes=(0, 0, 0, 0, None if like.u is None else 0)))
+    for lag in range(1, like.values.shape[1]):
+        s, t = like.times[:, :-lag], like.times[:, lag:]
+        fits = like.complete[:, :-lag] & like.complete[:, lag:] & (t - s >= low) & (t - s <= high)
+        if fits.any():
+            u = None if like.u is None else like.u[:, :-lag][fits]
+            found.append(noise(like.values[:, lag:][fits], like.values[:, :-lag][fits], s[fits], t[fits], u))
+    if not found:
+        raise ValueError(
+            f"`like` must have pairs with gaps between {low:g} and {high:g} to take residuals from."
+        )
+    return jnp.concatenate(found)
+
+
+def _paths(law, starts, times, covariates, pool, key):
+    def noise(key):
+        if pool is None:
+            return jr.normal(key, (law.dim,), jnp.float32)
+        return pool[jr.randint(key, (), 0, pool.shape[0])]
+
+    @jax.jit
+    def draw(x0, times, u, keys):
+        def path(x0, times, u, key):
+            def step(x, now):
+                s, t, i = now
+                x = law.transform(noise(jr.fold_in(key, i)), x, s, t, u).astype(jnp.float32)
+                return x, x
+
+            numbers = jnp.arange(times.shape[0] - 1)
+            return jax.lax.scan(step, x0, (times[:-1], times[1:], numbers))[1]
+
+        return jax.vmap(path, in_axes=(0, 0, None if u is None else 0, 0))(x0, times, u, keys)
+
+    out = np.empty((*times.shape, starts.shape[1]), np.float32)
+    out[:, 0] = starts
+    keys = jr.split(key, len(starts))
+    for first in range(0, len(starts), CHUNK):
+        rows = np.minimum(np.arange(first, first + min(CHUNK, len(starts))), len(starts) - 1)
+        u = None if covariates is None else covariates[rows]
+        found = np.asarray(draw(starts[rows], times[rows], u, keys[rows]))
+        out[rows, 1:] = found
+    return out
