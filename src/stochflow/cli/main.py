@@ -181,11 +181,14 @@ def _print_table(title: str, content) -> None:
 def _print_tables(scores, report, seed: int, train_seconds: float) -> None:
     titles = {
         f"Table 1, KL (seed {seed}, trained {train_seconds:.0f} s)": report.kl_rows(scores),
+        "The same with one bandwidth, that of the truth": report.shared_kl_rows(scores),
         "Test log-likelihood, nats, standardised": report.likelihood_rows(scores),
         "Coverage of highest-density regions": report.calibration_rows(scores),
         "Consistency error (energy distance)": report.consistency_rows(scores),
     }
     for title, content in titles.items():
         _print_table(title, content)
-    beyond = report.beyond_floor(scores)
-    console.print("KL cells more than one std above the floor: " + (", ".join(beyond) if beyond else "none"))
+    readings = {"": (scores.kl, scores.floor), ", one bandwidth": (scores.kl_shared, scores.floor_shared)}
+    for reading, table in readings.items():
+        beyond = ", ".join(report.beyond_floor(*table)) or "none"
+        console.print(f"KL cells more than one std above the floor{reading}: {beyond}")

@@ -154,6 +154,8 @@ class LorenzScores:
 
     kl: dict[float, list[KLEstimate]]
     floor: list[KLEstimate]
+    kl_shared: dict[float, list[KLEstimate]]
+    floor_shared: list[KLEstimate]
     kflops: float
     log_likelihood: dict[int, "LagScore"]
     coverage: dict[int, dict[float, tuple[float, float]]]
@@ -183,6 +185,7 @@ def score_lorenz(law: Standardised, setting: LorenzSetting, *, seed: int = 0) ->
     kl_key, level_key, pit_key, gap_key, reference_key = jr.split(jr.fold_in(jr.key(seed), 1), 5)
     test = lorenz_trajectories(1024, key=jr.key(TEST_KEY))
     kl, floor = kl_table(law, setting.kl_samples, key=kl_key)
+    kl_shared, floor_shared = kl_table(law, setting.kl_samples, shared=True, key=kl_key)
     levels, pits = {}, {}
     for lag in LAGS:
         x_s, x_t = lag_pairs(test, lag, setting.calibration_pairs)
@@ -194,6 +197,8 @@ def score_lorenz(law: Standardised, setting: LorenzSetting, *, seed: int = 0) ->
     return LorenzScores(
         kl=kl,
         floor=floor,
+        kl_shared=kl_shared,
+        floor_shared=floor_shared,
         kflops=float(flops_per_sample(law.law).transform) / 1e3,
         log_likelihood={
             lag: lag_score(law, test, lag, setting.reference_pairs, key=jr.fold_in(reference_key, lag))
@@ -215,16 +220,18 @@ def coverage_and_se(levels: Float[np.ndarray, " pairs"], q: float) -> tuple[floa
 
 
 def kl_table(
-    law: AbstractTransition, samples: int, *, key: PRNGKeyArray
+    law: AbstractTransition, samples: int, *, shared: bool = False, key: PRNGKeyArray
 ) -> tuple[dict[float, list[KLEstimate]], list[KLEstimate]]:
     """KL at each time of the paper, one row per H_pred, and the floor: truth against independent truth."""
     truth = paths_at_times(lorenz_paths(samples, key=jr.key(TRUTH_KEY)))
     again = paths_at_times(lorenz_paths(samples, key=jr.key(FLOOR_KEY)))
-    floor = [kde_kl(truth[i], again[i], key=jr.fold_in(key, i)) for i in range(len(TIMES))]
+    floor = [kde_kl(truth[i], again[i], shared=shared, key=jr.fold_in(key, i)) for i in range(len(TIMES))]
     table = {}
     for row, max_gap in enumerate(HORIZONS):
         model = sample_from_zero(law, samples, max_gap, key=jr.fold_in(key, 100 + row))
-        table[max_gap] = [kde_kl(truth[i], model[i], key=jr.fold_in(key, i)) for i in range(len(TIMES))]
+        table[max_gap] = [
+            kde_kl(truth[i], model[i], shared=shared, key=jr.fold_in(key, i)) for i in range(len(TIMES))
+        ]
     return table, floor
 
 

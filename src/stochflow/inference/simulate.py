@@ -56,13 +56,15 @@ def simulate(
     times = _random_times(number, span, low, high, time_key)
     pool = _residuals(law, like, low, high) if residuals else None
     values = _paths(law, starts.astype(np.float32), times, covariates, pool, noise_key)
-    ends = [
-        1 + np.searchsorted(row, span * (1 - 1e-6)) for row in times
-    ]  # the row that reaches the span, and no more
+    reached = span * (1 - 1e-6)
+    ends = enumerate(
+        [1 + int(np.searchsorted(row, reached)) for row in times]
+    )  # with the row that gets there
+    kept = [(slice(i, i + 1), end) for i, end in ends]
     return Trajectories.from_series(
-        [row[:end].astype(np.float64) for row, end in zip(times, ends, strict=True)],
-        [path[:end] for path, end in zip(values, ends, strict=True)],
-        u=None if covariates is None else [np.tile(u, (n, 1)) for u, n in zip(covariates, ends, strict=True)],
+        [times[i, :end][0].astype(np.float64) for i, end in kept],
+        [values[i, :end][0] for i, end in kept],
+        u=None if covariates is None else [np.repeat(covariates[i], end, axis=0) for i, end in kept],
     )
 
 

@@ -63,6 +63,7 @@ def kde_kl(
     model: Float[AnyArray, "m dim"],
     *,
     folds: int = 10,
+    shared: bool = False,
     key: PRNGKeyArray,
 ) -> KLEstimate:
     r"""$\mathrm{KL}(p_\text{truth} \,\|\, p_\text{model})$ from samples, over independent folds.
@@ -71,6 +72,10 @@ def kde_kl(
     held out; one density estimate is fitted to the rest and one to *as many* model points, each with its own
     bandwidth; the fold's value is the mean of $\log \hat p_\text{truth} - \log \hat p_\text{model}$ over the
     held-out points. An estimate thus sees less than a tenth of the points: give 10,000 and not 1,000.
+
+    With `shared`, both estimates have the bandwidth of the true sample (the paper speaks of "the bandwidth"). One per
+    cent of stray model points makes the model's own bandwidth half as large again, and so costs tenths of a nat; with
+    a shared one it costs a hundredth.
     """
     truth, model = _checked(truth, model)
     part = len(truth) // folds
@@ -82,7 +87,7 @@ def kde_kl(
         folds, -1, truth.shape[1]
     )
     model_folds = jr.permutation(model_key, model)[: folds * fitted].reshape(folds, -1, truth.shape[1])
-    values = _fold_values(true_folds[:, held_out:], model_folds, true_folds[:, :held_out])
+    values = _fold_values(true_folds[:, held_out:], model_folds, true_folds[:, :held_out], shared)
     return _trimmed(np.asarray(values, np.float64))
 
 
@@ -108,7 +113,7 @@ def kde_kl_kfold(
     )
     rolled = lambda sample: jnp.stack([jnp.roll(sample, -k * part, axis=0) for k in range(folds)])
     true_folds, model_folds = rolled(truth), rolled(model)
-    values = _fold_values(true_folds[:, part:], model_folds[:, part:], true_folds[:, :part])
+    values = _fold_values(true_folds[:, part:], model_folds[:, part:], true_folds[:, :part], False)
     return _trimmed(np.asarray(values, np.float64))
 
 
@@ -128,11 +133,16 @@ def _fold_values(
     truth: Float[Array, "folds n dim"],
     model: Float[Array, "folds n dim"],
     points: Float[Array, "folds k dim"],
+    shared: bool,
 ) -> Float[Array, " folds"]:
     def value(fold):
         truth, model, points = fold
-        fitted = lambda sample: _log_densities(points, sample, _cv_bandwidth(sample)[None]).mean()
-        log_truth, log_model = jax.lax.map(fitted, jnp.stack([truth, model]))
+        both = jnp.stack([truth, model])
+        bandwidths = (
+            jnp.broadcast_to(_cv_bandwidth(truth), (2,)) if shared else jax.lax.map(_cv_bandwidth, both)
+        )
+        fitted = lambda each: _log_densities(points, each[0], each[1][None]).mean()
+        log_truth, log_model = jax.lax.map(fitted, (both, bandwidths))
         return log_truth - log_model
 
     return jax.lax.map(value, (truth, model, points))
