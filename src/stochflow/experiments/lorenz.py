@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,54 +99,56 @@ def train_lorenz(
     folder: str | os.PathLike | None = None,
     progress: bool | None = None,
 ) -> FitResult:
-    """Fit the flow to the paper's training set; then to paths of its own as well.
-
-    The law of the first fit is all but exact over short gaps, where every path gives many pairs, and learns the
-    long ones from t = 0 by heart, of which every path gives one. So it is chained in short steps to make sixteen
-    times as many paths, and the second fit learns the long gaps from those and the data.
-    """
-    flow_key, fit_key, path_key, taught_key = jr.split(jr.key(seed), 4)
+    """Fit the flow to the paper's training set, and teach it its long gaps."""
+    flow_key, *keys = jr.split(jr.key(seed), 4)
     data = lorenz_trajectories(setting.paths, key=jr.key(TRAIN_KEY))
     inside = lambda name: None if folder is None else Path(folder) / name
     config = setting.fit_config()
-    first = fit(
+    taught = dataclasses.replace(
+        config,
+        steps=setting.taught_steps,
+        learning_rate=setting.taught_learning_rate,
+        start_fraction=setting.taught_start_fraction,
+    )
+    return fit_and_teach(
         setting.flow(key=flow_key),
         data,
-        config=config,
-        folder=inside("likelihood"),
-        progress=progress,
-        key=fit_key,
-    )
-    if setting.taught_steps == 0:
-        return first
-    begin = time.monotonic()
-    made = simulate(
-        first.flow,
-        data,
-        setting.taught_paths,
-        span=HORIZON,
-        steps=SHORT_STEPS,
+        (config, taught),
+        paths=setting.taught_paths,
         smoothing=SMOOTHING,
-        residuals=True,
-        key=path_key,
-    )
-    second = fit(
-        first.flow,
-        Trajectories.joined(data, made),
-        config=dataclasses.replace(
-            config,
-            steps=setting.taught_steps,
-            learning_rate=setting.taught_learning_rate,
-            start_fraction=setting.taught_start_fraction,
-        ),
-        folder=inside("taught"),
+        folders=(inside("likelihood"), inside("taught")),
         progress=progress,
-        key=taught_key,
+        keys=keys,
     )
-    before = {"step": first.history[-1]["step"], "seconds": first.history[-1]["seconds"]}
-    before["seconds"] += time.monotonic() - begin - second.history[-1]["seconds"]
-    later = [row | {name: row[name] + before[name] for name in before} for row in second.history]
-    return dataclasses.replace(second, history=[*first.history, *later])
+
+
+def fit_and_teach(
+    flow: StochasticFlow,
+    data: Trajectories,
+    configs: tuple[FitConfig, FitConfig],
+    *,
+    paths: int,
+    smoothing: float,
+    folders: tuple[Path | None, Path | None] = (None, None),
+    progress: bool | None = None,
+    keys: Sequence[PRNGKeyArray],
+) -> FitResult:
+    """Two fits: to the data, then to the data and to paths of the law's own making.
+
+    The law of the first fit is all but exact over short gaps, where every path gives many pairs, and learns the
+    long ones by heart, of which a path gives few or none. So it is chained in short steps to make many more paths,
+    and the second fit learns the long gaps from those and the data.
+    """
+    fit_key, path_key, taught_key = keys
+    first = fit(flow, data, config=configs[0], folder=folders[0], progress=progress, key=fit_key)
+    begin = time.monotonic()
+    settings = {"span": HORIZON, "steps": SHORT_STEPS, "smoothing": smoothing, "residuals": True}
+    made = simulate(first.flow, data, paths, **settings, key=path_key)
+    both = Trajectories.joined(data, made)
+    before = first.history[-1] | {"seconds": first.history[-1]["seconds"] + time.monotonic() - begin}
+    second = fit(first.flow, both, config=configs[1], folder=folders[1], progress=progress, key=taught_key)
+    after = lambda row: row | {name: before[name] + row[name] for name in ("step", "seconds")}
+    return dataclasses.replace(second, history=[*first.history, *map(after, second.history)])
 
 
 @dataclasses.dataclass(frozen=True)

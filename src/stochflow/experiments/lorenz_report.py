@@ -228,7 +228,8 @@ def write_lorenz_report(
     sections = [
         plots.Text(
             f"Learnt from {setting.paths:,} paths in {seconds:.0f} s ({setting.steps:,} steps of {setting.batch_size} "
-            f"pairs, then {setting.taught_steps:,} with {setting.taught_paths:,} paths of its own; seed {seed}), on a CPU. The paper trains for 1,000 epochs on a GPU."
+            f"pairs, then {setting.taught_steps:,} with {setting.taught_paths:,} paths of its own; seed {seed}), on a "
+            "CPU. The paper trains for 1,000 epochs on a GPU."
         ),
         picture("trajectories"),
         table(
