@@ -10,6 +10,7 @@ from stochflow.cli.main import main
 
 SMALL = [
     *("--steps", "1000", "--paths", "64", "--batch-size", "32", "--kl-samples", "400"),
+    *("--taught-steps", "1000", "--taught-paths", "64"),
     *("--reference-pairs", "2", "--calibration-pairs", "16", "--consistency-starts", "2"),
 ]
 

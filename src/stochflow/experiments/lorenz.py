@@ -4,7 +4,6 @@ import dataclasses
 import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -31,6 +30,7 @@ from ..metrics import (
 )
 from ..sde import guided_log_prob, linear_noise_log_prob, lorenz, simulated_log_prob
 from ..training import FitConfig, FitResult, fit
+from ..training.checkpoint import RunFolder
 from .paper import HORIZONS, TIMES
 
 LAGS = (1, 4, 10, 20, 30, 40)
@@ -102,7 +102,6 @@ def train_lorenz(
     """Fit the flow to the paper's training set, and teach it its long gaps."""
     flow_key, *keys = jr.split(jr.key(seed), 4)
     data = lorenz_trajectories(setting.paths, key=jr.key(TRAIN_KEY))
-    inside = lambda name: None if folder is None else Path(folder) / name
     config = setting.fit_config()
     taught = dataclasses.replace(
         config,
@@ -116,7 +115,7 @@ def train_lorenz(
         (config, taught),
         paths=setting.taught_paths,
         smoothing=SMOOTHING,
-        folders=(inside("likelihood"), inside("taught")),
+        folder=folder,
         progress=progress,
         keys=keys,
     )
@@ -129,7 +128,7 @@ def fit_and_teach(
     *,
     paths: int,
     smoothing: float,
-    folders: tuple[Path | None, Path | None] = (None, None),
+    folder: str | os.PathLike | None = None,
     progress: bool | None = None,
     keys: Sequence[PRNGKeyArray],
 ) -> FitResult:
@@ -137,18 +136,28 @@ def fit_and_teach(
 
     The law of the first fit is all but exact over short gaps, where every path gives many pairs, and learns the
     long ones by heart, of which a path gives few or none. So it is chained in short steps to make many more paths,
-    and the second fit learns the long gaps from those and the data.
+    and the second fit learns the long gaps from those and the data. In `folder` each fit has a run folder of its own.
     """
     fit_key, path_key, taught_key = keys
-    first = fit(flow, data, config=configs[0], folder=folders[0], progress=progress, key=fit_key)
+    likelihood, taught, run = None, None, None
+    if folder is not None:
+        stages = {"config": dataclasses.asdict(configs[0]), "taught": dataclasses.asdict(configs[1])}
+        run = RunFolder.create(folder, stages | {"paths": paths, "smoothing": smoothing})
+        likelihood, taught = run.path / "likelihood", run.path / "taught"
+    first = fit(flow, data, config=configs[0], folder=likelihood, progress=progress, key=fit_key)
     begin = time.monotonic()
     settings = {"span": HORIZON, "steps": SHORT_STEPS, "smoothing": smoothing, "residuals": True}
     made = simulate(first.flow, data, paths, **settings, key=path_key)
     both = Trajectories.joined(data, made)
     before = first.history[-1] | {"seconds": first.history[-1]["seconds"] + time.monotonic() - begin}
-    second = fit(first.flow, both, config=configs[1], folder=folders[1], progress=progress, key=taught_key)
+    second = fit(first.flow, both, config=configs[1], folder=taught, progress=progress, key=taught_key)
     after = lambda row: row | {name: before[name] + row[name] for name in ("step", "seconds")}
-    return dataclasses.replace(second, history=[*first.history, *map(after, second.history)])
+    history = [*first.history, *map(after, second.history)]
+    if run is not None:
+        known = run.read_metrics()  # of a run that was done before: its seconds are the true ones
+        history = known if known and known[-1]["step"] == history[-1]["step"] else history
+        run.write_metrics(history)
+    return dataclasses.replace(second, history=history)
 
 
 @dataclasses.dataclass(frozen=True)

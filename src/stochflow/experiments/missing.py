@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-from pathlib import Path
 from typing import Any
 
 import jax.random as jr
@@ -100,16 +99,15 @@ def train_missing(
     config = setting.fit_config(case)
     if case.taught:
         half = dataclasses.replace(config, steps=setting.steps // 2)
-        inside = lambda name: None if folder is None else Path(folder) / name
         return fit_and_teach(
             flow,
             data,
             (half, dataclasses.replace(half, learning_rate=setting.learning_rate / 2)),
             paths=setting.taught_paths,
             smoothing=setting.consistency_jitter,
-            folders=(inside("likelihood"), inside("taught")),
+            folder=folder,
             progress=progress,
-            keys=jr.split(fit_key, 3),
+            keys=list(jr.split(fit_key, 3)),
         )
     return fit(
         flow,

@@ -174,9 +174,13 @@ class RunFolder:
     def rewind_metrics(self, step: int) -> list[dict[str, Any]]:
         """Drop what was logged after `step`, so that a resumed run logs each step once."""
         rows = [row for row in self.read_metrics() if row["step"] <= step]
+        self.write_metrics(rows)
+        return rows
+
+    def write_metrics(self, rows: list[dict[str, Any]]) -> None:
+        """All rows at once, in place of what was there."""
         text = "".join(json.dumps(row) + "\n" for row in rows)
         write_atomically(self.path / METRICS, text.encode())
-        return rows
 
 
 def _parsed(lines: Iterable[str]):
