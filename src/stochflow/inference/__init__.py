@@ -7,4 +7,4 @@ They take any law or bridge, learnt or exact, and plan their steps in Python; no
 
 from .rollout import forecast as forecast, interpolate as interpolate, rollout as rollout
 from .sampler import Sampler as Sampler, make_sampler as make_sampler
-from .simulate import simulate as simulate
+from .series import simulate as simulate
