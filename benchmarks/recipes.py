@@ -10,23 +10,16 @@ import dataclasses
 import inspect
 import sys
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
 from stochflow import FitConfig, StochasticFlow, fit
 from stochflow.data.lorenz import FRAME, lorenz_trajectories
-from stochflow.experiments.lorenz import LAGS, TRAIN_KEY
+from stochflow.experiments.lorenz import LAGS, TRAIN_KEY, log_probs
 
 VALIDATION_KEY = 5
 LAGS_FROM_ZERO = (10, 16, 20, 24, 30)
-
-
-@eqx.filter_jit
-def _log_probs(law, x_t, x_s, gap):
-    return jax.vmap(lambda a, b: law.log_prob(a, b, jnp.zeros_like(gap), gap))(x_t, x_s)
 
 
 def validation_scores(law, paths) -> dict[str, float]:
@@ -36,7 +29,7 @@ def validation_scores(law, paths) -> dict[str, float]:
     pairs |= {f"t0, lag {lag}": (lag, slice(1)) for lag in LAGS_FROM_ZERO}
     for name, (lag, starts) in pairs.items():
         x_s, x_t = paths[:, :-lag][:, starts].reshape(-1, 3), paths[:, lag:][:, starts].reshape(-1, 3)
-        found = np.asarray(_log_probs(law, x_t, x_s, jnp.float32(lag * FRAME)), np.float64) + to_standard
+        found = np.asarray(log_probs(law, x_t, x_s, jnp.float32(lag * FRAME)), np.float64) + to_standard
         scores[name], worst = float(found.mean()), min(worst, found.min())
     return scores | {"worst pair": float(worst)}
 

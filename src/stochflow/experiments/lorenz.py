@@ -276,7 +276,8 @@ def lag_pairs(
 
 
 @eqx.filter_jit
-def _log_probs(law, x_t, x_s, gap):
+def log_probs(law, x_t, x_s, gap):
+    """Of a whole batch of pairs with one gap, from time 0."""
     return jax.vmap(lambda a, b: law.log_prob(a, b, jnp.zeros_like(gap), gap))(x_t, x_s)
 
 
@@ -286,8 +287,8 @@ def lag_score(
     """Log-likelihood at one lag beside the reference: guided simulation, and the linear-noise law."""
     gap, to_standard = jnp.float32(lag * FRAME), float(jnp.log(law.scale).sum())
     every = test.values[:, lag:].reshape(-1, 3), test.values[:, :-lag].reshape(-1, 3)
-    whole = np.asarray(_log_probs(law, *every, gap), np.float64) + to_standard
-    zero = np.asarray(_log_probs(law, test.values[:, lag], test.values[:, 0], gap), np.float64) + to_standard
+    whole = np.asarray(log_probs(law, *every, gap), np.float64) + to_standard
+    zero = np.asarray(log_probs(law, test.values[:, lag], test.values[:, 0], gap), np.float64) + to_standard
     x_s, x_t = test.values[:reference_pairs, 0], test.values[:reference_pairs, lag]
     reference, linear = reference_log_probs(x_t, x_s, lag, key=key)
     se = lambda values: float(values.std() / np.sqrt(len(values)))

@@ -10,12 +10,11 @@ from jaxtyping import PRNGKeyArray
 from ..data.lorenz import FRAME, lorenz_trajectories, random_segments
 from ..flows import BridgeFlow, StochasticFlow
 from ..training import FitConfig, FitResult, fit
-from .lorenz import TRAIN_KEY, fit_and_teach, kl_table
+from .lorenz import HORIZON, TRAIN_KEY, fit_and_teach, kl_table
 from .paper import MISSING_BY_BRIDGE_STEPS, MISSING_BY_DIRECTION, MISSING_BY_WEIGHT
 
 SEEN = 20
 SEGMENT_SEED = 0
-HORIZON = 1.0
 AT = (1, 3)  # of the table's times: t = 0.5 and t = 1
 
 

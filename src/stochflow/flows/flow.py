@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar, ScalarLike
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
 from ..laws import AbstractTransition, hold_log_prob, hold_sample, positive_gap, time_gap
 from .clocks import AbstractClock, make_clock
@@ -94,21 +94,8 @@ class StochasticFlow(AbstractTransition):
     def log_prob(self, x_t, x_s, s, t, u=None):
         return self.prepared_log_prob(x_t, self.prepare(x_s, s, t, u))
 
-    def noise_and_log_prob(
-        self,
-        x_t: Float[Array, " dim"],
-        x_s: Float[Array, " dim"],
-        s: ScalarLike,
-        t: ScalarLike,
-        u: Float[Array, " cond"] | None = None,
-    ) -> tuple[Float[Array, " dim"], Scalar]:
-        """The noise that `transform` sends to `x_t`, and the log-density there. If the law is right the noise
-        is standard normal, which is what calibration checks rest on."""
+    def noise_and_log_prob(self, x_t, x_s, s, t, u=None):
         return self._noise_and_log_prob(x_t, self.prepare(x_s, s, t, u))
-
-    def noise(self, x_t, x_s, s, t, u=None):
-        noise, _ = self.noise_and_log_prob(x_t, x_s, s, t, u)
-        return noise
 
     def prepare(self, x_s, s, t, u=None):
         """The Gaussian and the condition of the couplings: what the base network makes of a start and a gap."""

@@ -56,15 +56,12 @@ def simulate(
     times = _random_times(number, span, low, high, time_key)
     pool = _residuals(law, like, low, high) if residuals else None
     values = _paths(law, starts.astype(np.float32), times, covariates, pool, noise_key)
-    reached = span * (1 - 1e-6)
-    ends = enumerate(
-        [1 + int(np.searchsorted(row, reached)) for row in times]
-    )  # with the row that gets there
-    kept = [(slice(i, i + 1), end) for i, end in ends]
+    # Up to the row that reaches the span.
+    lengths = 1 + (times < span * (1 - 1e-6)).sum(axis=1)
+    cut = lambda array: [np.asarray(row)[:n] for row, n in zip(array, lengths, strict=True)]
+    along = None if covariates is None else np.repeat(covariates[:, None], times.shape[1], axis=1)
     return Trajectories.from_series(
-        [times[i, :end][0].astype(np.float64) for i, end in kept],
-        [values[i, :end][0] for i, end in kept],
-        u=None if covariates is None else [np.repeat(covariates[i], end, axis=0) for i, end in kept],
+        cut(times.astype(np.float64)), cut(values), u=None if along is None else cut(along)
     )
 
 
@@ -87,7 +84,8 @@ def _random_times(number, span, low, high, key):
 def _residuals(law, like, low, high):
     """The noise of every pair of complete rows of one series whose gap lies in the range."""
     found = []
-    noise = jax.jit(jax.vmap(law.noise, in_axes=(0, 0, 0, 0, None if like.u is None else 0)))
+    noise_of = jax.vmap(law.noise_and_log_prob, in_axes=(0, 0, 0, 0, None if like.u is None else 0))
+    noise = jax.jit(lambda *pairs: noise_of(*pairs)[0])
     for lag in range(1, like.values.shape[1]):
         s, t = like.times[:, :-lag], like.times[:, lag:]
         fits = like.complete[:, :-lag] & like.complete[:, lag:] & (t - s >= low) & (t - s <= high)

@@ -48,15 +48,16 @@ class AbstractTransition(eqx.Module):
     ) -> Scalar:
         r"""$\log p(x_t \mid x_s)$; at $t = s$, $+\infty$ at $x_t = x_s$ and $-\infty$ elsewhere."""
 
-    def noise(
+    def noise_and_log_prob(
         self,
         x_t: Float[Array, " dim"],
         x_s: Float[Array, " dim"],
         s: ScalarLike,
         t: ScalarLike,
         u: Float[Array, " cond"] | None = None,
-    ) -> Float[Array, " dim"]:
-        """The noise that `transform` sends to `x_t`: standard normal if the law is right. Not every law can tell."""
+    ) -> tuple[Float[Array, " dim"], Scalar]:
+        """The noise that `transform` sends to `x_t`, and the log-density there. If the law is right the noise is
+        standard normal, which is what calibration checks rest on. Not every law can tell."""
         raise NotImplementedError(f"{type(self).__name__} has no inverse from states to noise.")
 
     def prepare(

@@ -71,26 +71,21 @@ class Standardised(AbstractTransition):
         u: Float[Array, " cond"] | None = None,
     ) -> Scalar:
         """The log-density per unit of the user's volume."""
+        still, pair, log_volume = self._pair(x_t, x_s, s, t)
+        return hold_log_prob(still, x_s, x_t, self.law.log_prob(*pair, u) - log_volume)
+
+    def noise_and_log_prob(self, x_t, x_s, s, t, u=None):
+        still, pair, log_volume = self._pair(x_t, x_s, s, t)
+        noise, log_prob = self.law.noise_and_log_prob(*pair, u)
+        return noise, hold_log_prob(still, x_s, x_t, log_prob - log_volume)
+
+    def _pair(self, x_t, x_s, s, t):
+        """Whether no time passes, the pair in the law's units, and the log-volume of those."""
         warn_beyond_horizon(s, t, self.horizon)
         units = Units(self.loc, self.scale, self.time_scale)
         still = time_gap(s, t) == 0
-        states = units.standardise(x_t), units.standardise(x_s)
         start, end = units.times(still, s, t)
-        log_prob = self.law.log_prob(*states, start, end, u) - units.log_volume()
-        return hold_log_prob(still, x_s, x_t, log_prob)
-
-    def noise(
-        self,
-        x_t: Float[Array, " dim"],
-        x_s: Float[Array, " dim"],
-        s: ScalarLike,
-        t: ScalarLike,
-        u: Float[Array, " cond"] | None = None,
-    ) -> Float[Array, " dim"]:
-        """The noise that `transform` sends to `x_t`, if the law underneath can tell."""
-        units = Units(self.loc, self.scale, self.time_scale)
-        start, end = units.times(time_gap(s, t) == 0, s, t)
-        return self.law.noise(units.standardise(x_t), units.standardise(x_s), start, end, u)
+        return still, (units.standardise(x_t), units.standardise(x_s), start, end), units.log_volume()
 
 
 class StandardisedBridge(AbstractBridge):

@@ -4,10 +4,10 @@ import dataclasses
 import json
 from typing import Any
 
+from ..data.pairs import SCHEMES, TRIPLET_SCHEMES
+
 OPTIMISERS = ("muon", "adamw")
 DECAYS = ("cosine", "linear", "constant")
-PAIR_SCHEMES = ("lag", "root", "pair")
-TRIPLET_SCHEMES = ("balanced", "paper")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +97,7 @@ class FitConfig:
         for name, known in [
             ("optimiser", OPTIMISERS),
             ("decay", DECAYS),
-            ("pairs", PAIR_SCHEMES),
+            ("pairs", SCHEMES),
             ("triplets", TRIPLET_SCHEMES),
         ]:
             _require(
