@@ -3,10 +3,12 @@
 import time
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import pytest
 
+from stochflow import StochasticFlow
 from stochflow.metrics import flops, flops_per_sample, interleave
 
 
@@ -24,6 +26,14 @@ def test_flops_count_what_lies_in_the_weights_of_a_module(getkey):
 def test_a_key_costs_more_than_given_noise(law):
     cost = flops_per_sample(law())
     assert 0 < cost.transform <= cost.sample
+
+
+def test_a_draw_of_the_papers_flow_costs_what_the_paper_says_in_either_precision(getkey):
+    with jax.enable_x64(False):
+        single = flops_per_sample(StochasticFlow(3, key=getkey()))
+    double = flops_per_sample(StochasticFlow(3, key=getkey()))
+    assert single == double
+    assert 50_000 < single.transform <= 53_000
 
 
 def test_interleaved_times_are_ordered_and_compiled_once():

@@ -81,14 +81,15 @@ def test_the_average_is_of_the_weights(getkey):
     assert 0 < float(trained.model.x[0]) < float(raw.model.x[0])
 
 
-def test_one_trace_for_the_whole_run(getkey):
+@pytest.mark.parametrize("start", [lambda: jnp.zeros(2), lambda: jnp.full(2, 0.5)], ids=["strong", "weak"])
+def test_one_trace_for_the_whole_run(start, getkey):
     traces = []
 
     def loss(model, data, step, key):
         traces.append(1)
         return ((model.x - data) ** 2).sum(), {}
 
-    train(Point(jnp.zeros(2)), Problem(loss=loss, data=jnp.array(3.0)), _config(), key=getkey())
+    train(Point(start()), Problem(loss=loss, data=jnp.array(3.0)), _config(), key=getkey())
     assert len(traces) == 1
 
 

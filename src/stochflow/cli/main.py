@@ -191,4 +191,6 @@ def _print_tables(scores, report, seed: int, train_seconds: float) -> None:
     readings = {"": (scores.kl, scores.floor), ", one bandwidth": (scores.kl_shared, scores.floor_shared)}
     for reading, table in readings.items():
         beyond = ", ".join(report.beyond_floor(*table)) or "none"
-        console.print(f"KL cells more than one std above the floor{reading}: {beyond}")
+        console.print(f"KL cells more than one std of the floor above it{reading}: {beyond}")
+        beyond = ", ".join(report.beyond_floor(*table, both=True)) or "none"
+        console.print(f"KL cells more than one std of the difference above it{reading}: {beyond}")

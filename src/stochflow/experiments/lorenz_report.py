@@ -46,13 +46,19 @@ def shared_kl_rows(scores: LorenzScores) -> Rows:
     return headers, [*rows, ("floor: two true samples", *cells(scores.floor_shared))]
 
 
-def beyond_floor(kl: dict[float, list[KLEstimate]], floor: list[KLEstimate]) -> list[str]:
-    """The cells of a table that are more than one std of the floor above it."""
+def beyond_floor(
+    kl: dict[float, list[KLEstimate]], floor: list[KLEstimate], *, both: bool = False
+) -> list[str]:
+    """The cells of a table that are more than one std of the floor above it.
+
+    The floor is itself one noisy draw; with `both`, the std is that of the difference of the two.
+    """
+    spread = lambda cell, least: np.hypot(cell.std, least.std) if both else least.std
     return [
         f"H_pred = {max_gap:g}, t = {t:g}"
         for max_gap in HORIZONS
         for t, cell, least in zip(TIMES, kl[max_gap], floor, strict=True)
-        if cell.mean > least.mean + least.std
+        if cell.mean > least.mean + spread(cell, least)
     ]
 
 

@@ -11,38 +11,27 @@ DECAYS = ("cosine", "linear", "constant")
 
 
 @dataclasses.dataclass(frozen=True)
-class FitConfig:
-    r"""Settings of [`fit`][stochflow.fit]. Frozen; saved with every run.
+class RunConfig:
+    r"""What every training run is told, whatever is trained. Frozen; saved with the run.
 
     **Optimisation**
 
-    - `steps`, `batch_size`: how many updates, of how many pairs each.
+    - `steps`, `batch_size`: how many updates, of how many pairs (or series) each.
     - `optimiser`: `"muon"` (matrices by Muon, the rest by Adam) or `"adamw"`.
     - `learning_rate`, `warmup_steps`, `decay`: linear warm-up, then `"cosine"`, `"linear"` or `"constant"`.
     - `weight_decay`: decoupled, of matrices only.
-    - `ema`: decay of the moving average of the weights that `fit` returns; 0 turns it off.
+    - `ema`: decay of the moving average of the weights that is returned; 0 turns it off.
     - `clip`: gradients longer than `clip` times their usual norm are shortened to that.
     - `outlier`: those longer than `outlier` times the usual norm, and non-finite ones, are skipped and counted.
-
-    **Data**
-
-    - `horizon`: the longest gap that is trained, in the data's time units; the longest there is by default.
-    - `pairs`: `"lag"` draws lags uniformly, `"pair"` draws pairs uniformly, `"root"` lies between.
-    - `start_fraction`: the share of pairs that start at the first row of a series.
     - `standardise`: learn in units of each channel's mean and standard deviation.
 
     **Consistency** (needs a bridge)
 
     - `consistency`: the weight λ; 0 turns it off.
     - `one_to_two`, `two_to_one`: the weights of the two directions.
-    - `consistency_batch`: how many triplets a step; as many as pairs by default.
-    - `consistency_horizon`: the longest gap of a triplet; `horizon` by default. Longer than the data reaches, it
-        is what teaches those gaps.
-    - `consistency_start`: likelihood alone until this step. Those steps cost much less, and a law that is right at
-        the gaps of the data has something to teach the others.
-    - `consistency_jitter`: noise added to the starts of triplets, in standard deviations of the data. The loss needs
-        no data at its starts, so it can fill the space between the few that a rare region has.
-    - `consistency_warmup`: steps over which λ then rises from 0.
+    - `consistency_batch`: how many triplets a step.
+    - `consistency_horizon`: the longest gap of a triplet; the longest of the data by default. Longer than the data
+        reaches, it is what teaches those gaps.
     - `triplets`: `"balanced"` or `"paper"`.
     - `bridge_steps`: K inner steps of the bridge a step; 0 updates it along with the flow.
 
@@ -63,18 +52,12 @@ class FitConfig:
     ema: float = 0.999
     clip: float = 5.0
     outlier: float = 50.0
-    horizon: float | None = None
-    pairs: str = "lag"
-    start_fraction: float = 0.0
     standardise: bool = True
     consistency: float = 0.0
     one_to_two: float = 1.0
     two_to_one: float = 1.0
     consistency_batch: int | None = None
     consistency_horizon: float | None = None
-    consistency_start: int = 0
-    consistency_warmup: int = 0
-    consistency_jitter: float = 0.0
     triplets: str = "balanced"
     bridge_steps: int = 0
     log_every: int = 500
@@ -82,40 +65,149 @@ class FitConfig:
     patience: int | None = None
 
     def __post_init__(self):
-        for name in ("steps", "batch_size", "log_every"):
-            _require(name, getattr(self, name), lambda v: isinstance(v, int) and v >= 1, "a positive integer")
-        for name in ("warmup_steps", "consistency_start", "consistency_warmup", "bridge_steps"):
-            _require(name, getattr(self, name), lambda v: isinstance(v, int) and v >= 0, "an integer ≥ 0")
-        for name in ("learning_rate", "clip", "outlier", "checkpoint_seconds"):
-            _require(name, getattr(self, name), lambda v: v > 0, "positive")
-        for name in ("weight_decay", "consistency", "consistency_jitter", "one_to_two", "two_to_one"):
-            _require(name, getattr(self, name), lambda v: v >= 0, "at least 0")
-        for name in ("horizon", "consistency_horizon", "consistency_batch", "patience"):
-            _require(name, getattr(self, name), lambda v: v is None or v > 0, "positive, or None")
-        _require("ema", self.ema, lambda v: 0 <= v < 1, "in [0, 1)")
-        _require("start_fraction", self.start_fraction, lambda v: 0 <= v <= 1, "in [0, 1]")
-        for name, known in [
-            ("optimiser", OPTIMISERS),
-            ("decay", DECAYS),
-            ("pairs", SCHEMES),
-            ("triplets", TRIPLET_SCHEMES),
-        ]:
-            _require(
-                name, getattr(self, name), lambda v, known=known: v in known, f"one of {', '.join(known)}"
-            )
+        self._require_all(("steps", "batch_size", "log_every"), _is_count, "a positive integer")
+        self._require_all(("warmup_steps", "bridge_steps"), _is_natural, "an integer ≥ 0")
+        self._require_all(
+            ("learning_rate", "clip", "outlier", "checkpoint_seconds"), lambda v: v > 0, "positive"
+        )
+        self._require_all(
+            ("weight_decay", "consistency", "one_to_two", "two_to_one"), lambda v: v >= 0, "at least 0"
+        )
+        self._require_all(
+            ("consistency_horizon", "consistency_batch", "patience"),
+            _is_positive_or_none,
+            "positive, or None",
+        )
+        self._require_all(("ema",), lambda v: 0 <= v < 1, "in [0, 1)")
+        self._require_known(optimiser=OPTIMISERS, decay=DECAYS, triplets=TRIPLET_SCHEMES)
         if self.steps % self.log_every:
             raise ValueError(f"`log_every` must divide `steps`; got {self.log_every}, {self.steps}.")
+
+    def _require_all(self, names, holds, what):
+        for name in names:
+            _require(name, getattr(self, name), holds, what)
+
+    def _require_known(self, **choices):
+        for name, known in choices.items():
+            self._require_all((name,), lambda v, known=known: v in known, f"one of {', '.join(known)}")
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=2)
 
     @classmethod
-    def from_json(cls, text: str) -> "FitConfig":
+    def from_json(cls, text: str):
         given = json.loads(text)
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(set(given) - known):
             raise ValueError(f"unknown settings {', '.join(unknown)}; known are {', '.join(sorted(known))}.")
         return cls(**given)
+
+
+@dataclasses.dataclass(frozen=True)
+class FitConfig(RunConfig):
+    r"""Settings of [`fit`][stochflow.fit]: those of every run, and
+
+    **Data**
+
+    - `horizon`: the longest gap that is trained, in the data's time units; the longest there is by default.
+    - `pairs`: `"lag"` draws lags uniformly, `"pair"` draws pairs uniformly, `"root"` lies between.
+    - `start_fraction`: the share of pairs that start at the first row of a series.
+
+    **Consistency**
+
+    - `consistency_batch`: how many triplets a step; as many as pairs by default.
+    - `consistency_start`: likelihood alone until this step. Those steps cost much less, and a law that is right at
+        the gaps of the data has something to teach the others.
+    - `consistency_jitter`: noise added to the starts of triplets, in standard deviations of the data. The loss needs
+        no data at its starts, so it can fill the space between the few that a rare region has.
+    - `consistency_warmup`: steps over which λ then rises from 0.
+    """
+
+    horizon: float | None = None
+    pairs: str = "lag"
+    start_fraction: float = 0.0
+    consistency_start: int = 0
+    consistency_warmup: int = 0
+    consistency_jitter: float = 0.0
+
+    def __post_init__(self):
+        RunConfig.__post_init__(self)
+        self._require_all(("consistency_start", "consistency_warmup"), _is_natural, "an integer ≥ 0")
+        self._require_all(("consistency_jitter",), lambda v: v >= 0, "at least 0")
+        self._require_all(("horizon",), _is_positive_or_none, "positive, or None")
+        self._require_all(("start_fraction",), lambda v: 0 <= v <= 1, "in [0, 1]")
+        self._require_known(pairs=SCHEMES)
+
+
+SKIP_SCHEMES = ("uniform", "log", "lag")
+
+
+@dataclasses.dataclass(frozen=True)
+class LatentConfig(RunConfig):
+    r"""Settings of [`fit_latent`][stochflow.fit_latent]: those of every run (`batch_size` counts series), and
+
+    **Objective**
+
+    - `beta`: the weight of the KL divergence from one row to the next.
+    - `beta_skip`: that of the skip-ahead KL divergence, from a row to one further on.
+    - `skip_lag`: the furthest row on, τ; all that there are by default.
+    - `skip_scheme`: from a row drawn first, rows on drawn `"uniform"`ly, as in the paper, or by the `"log"` of their
+        number; `"lag"` draws the number of rows on first, uniformly, and then a row that has room for it, so that the
+        longest skips do not starve.
+    - `skip_starts`, `skip_samples`: from how many rows a step, and how many rows on for each.
+    - `transitions`: how many of the steps from row to row are used in an update, drawn anew for each; all by
+        default. The cost of an update then does not grow with the length of the series.
+    - `weights_warmup`: steps over which `beta`, `beta_skip` and `consistency` rise from 0.
+
+    **Data**
+
+    - `common_scale`: one scale for all channels, so that errors count as they do in the data's own units.
+    - `time_unit`: the unit of time that the model computes in, in the data's; by default the geometric mean of the
+        usual gap and the longest.
+    - `window`: rows of each series that an update sees, a random stretch; all by default, up to 512.
+    - `input_noise`: noise on what the posterior reads, in standard deviations of the data.
+    - `drop_rows`: the share of rows that are hidden from the posterior.
+    """
+
+    batch_size: int = 64
+    learning_rate: float = 5e-3
+    consistency_batch: int | None = 256
+    beta: float = 1.0
+    beta_skip: float = 1.0
+    skip_lag: int | None = None
+    skip_scheme: str = "uniform"
+    skip_starts: int = 256
+    skip_samples: int = 2
+    transitions: int | None = None
+    weights_warmup: int = 0
+    common_scale: bool = False
+    time_unit: float | None = None
+    window: int | None = None
+    input_noise: float = 0.0
+    drop_rows: float = 0.0
+
+    def __post_init__(self):
+        RunConfig.__post_init__(self)
+        self._require_all(("skip_starts", "skip_samples"), _is_count, "a positive integer")
+        self._require_all(("weights_warmup",), _is_natural, "an integer ≥ 0")
+        self._require_all(("beta", "beta_skip", "input_noise"), lambda v: v >= 0, "at least 0")
+        self._require_all(("transitions", "time_unit"), _is_positive_or_none, "positive, or None")
+        at_least_two = lambda v: v is None or v >= 2
+        self._require_all(("skip_lag", "window"), at_least_two, "at least 2, or None")
+        self._require_all(("drop_rows",), lambda v: 0 <= v < 1, "in [0, 1)")
+        self._require_known(skip_scheme=SKIP_SCHEMES)
+
+
+def _is_count(value):
+    return isinstance(value, int) and value >= 1
+
+
+def _is_natural(value):
+    return isinstance(value, int) and value >= 0
+
+
+def _is_positive_or_none(value):
+    return value is None or value > 0
 
 
 def _require(name: str, value: Any, holds, what: str) -> None:

@@ -12,7 +12,7 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray, PyTree
 
 from .checkpoint import CheckpointError, RunFolder, fingerprint, load_tree, save_tree
-from .config import FitConfig
+from .config import RunConfig
 from .progress import progress_bar
 from .step import TrainState, init_state, make_optimiser, make_step
 
@@ -23,6 +23,7 @@ class Problem:
 
     - `loss(model, data, step, key)` returns a number and a dictionary of numbers to log.
     - `inner_loss`, the same signature: minimised first, over the part of the model that `inner` picks.
+    - `trainable` picks the part of the model that is trained; all of it by default.
     - `validate(model)` returns a dictionary of numbers with a `"loss"` among them.
     """
 
@@ -31,6 +32,7 @@ class Problem:
     inner_loss: Callable | None = None
     inner: Callable[[PyTree], PyTree] | None = None
     validate: Callable[[PyTree], dict[str, float]] | None = None
+    trainable: Callable[[PyTree], PyTree] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,14 +47,14 @@ class Trained:
 def train(
     model: PyTree,
     problem: Problem,
-    config: FitConfig,
+    config: RunConfig,
     *,
     key: PRNGKeyArray,
     folder: RunFolder | None = None,
     progress: bool | None = None,
 ) -> Trained:
     """Minimise `problem.loss`. With a `folder`, go on from its checkpoint to the very same end."""
-    params, static = eqx.partition(model, eqx.is_inexact_array)
+    params, static = eqx.partition(model, _trainable(model, problem))
     inner_filter = _inner_filter(params, problem)
     optim = make_optimiser(config)
 
@@ -86,16 +88,16 @@ def _run(chunk, state, history, problem, config, key, folder, about, progress, s
         with progress_bar(config.steps, int(state.step), show=progress) as report:
             while int(state.step) < config.steps and not stopped:
                 begin = time.monotonic()
-                state, metrics = jax.block_until_ready(chunk(state, problem.data, key))
+                ahead, metrics = jax.block_until_ready(chunk(state, problem.data, key))
                 took = time.monotonic() - begin
                 seconds += took
-                row = {"step": int(state.step), "seconds": round(seconds, 3)}
+                row = {"step": int(ahead.step), "seconds": round(seconds, 3)}
                 row |= {name: float(value) for name, value in metrics.items()}
-                row |= {"skipped": int(state.guard.non_finite), "outlying": int(state.guard.outlying)}
+                row |= {"skipped": int(ahead.guard.non_finite), "outlying": int(ahead.guard.outlying)}
                 if problem.validate is not None:
-                    state, scores = _validate(state, problem, config, static)
-                    row |= {f"validation_{name}": value for name, value in scores.items()}
-                history = [*history, row]
+                    ahead, scores = _validate(ahead, problem, config, static)
+                    row |= {f"validation_{name}": float(value) for name, value in scores.items()}
+                state, history = ahead, [*history, row]  # together: whenever it stops, state and report agree
                 stopped = _out_of_patience(state, config)
                 report(row["step"], row["loss"], config.log_every / took)
                 if folder is not None:
@@ -114,6 +116,15 @@ def _bind(fn, static, data):
     return lambda params, step, key: fn(eqx.combine(params, static), data, step, key)
 
 
+def _trainable(model, problem):
+    """True at the arrays that are trained."""
+    arrays = jax.tree.map(eqx.is_inexact_array, model)
+    if problem.trainable is None:
+        return arrays
+    nothing = jax.tree.map(lambda _: False, model)
+    return eqx.tree_at(problem.trainable, nothing, problem.trainable(arrays))
+
+
 def _inner_filter(params, problem):
     """True at the leaves that the inner steps train, false elsewhere."""
     nothing = jax.tree.map(lambda _: False, params)
@@ -123,7 +134,7 @@ def _inner_filter(params, problem):
     return eqx.tree_at(problem.inner, nothing, marked)
 
 
-def _validate(state: TrainState, problem: Problem, config: FitConfig, static):
+def _validate(state: TrainState, problem: Problem, config: RunConfig, static):
     params = state.ema if config.ema else state.params
     assert problem.validate is not None
     scores = problem.validate(eqx.combine(params, static))

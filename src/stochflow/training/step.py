@@ -10,7 +10,7 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
-from .config import FitConfig
+from .config import RunConfig
 from .muon import muon
 
 # The guard knows what is usual after this many steps; until then it refuses only non-finite updates.
@@ -72,7 +72,7 @@ class TrainState(eqx.Module):
     stale: Int[Array, ""]
 
 
-def make_optimiser(config: FitConfig) -> optax.GradientTransformation:
+def make_optimiser(config: RunConfig) -> optax.GradientTransformation:
     """Warm-up, decay and the chosen optimiser."""
     warmup = min(config.warmup_steps, config.steps // 2)
     rest = config.steps - warmup
@@ -94,7 +94,7 @@ def make_optimiser(config: FitConfig) -> optax.GradientTransformation:
 def init_state(
     params: PyTree, inner_params: PyTree, optim: optax.GradientTransformation, *, keep_best: bool
 ) -> TrainState:
-    return TrainState(
+    state = TrainState(
         params=params,
         ema=params,
         opt_state=optim.init(params),
@@ -105,12 +105,14 @@ def init_state(
         best_score=jnp.array(jnp.inf),
         stale=jnp.zeros((), jnp.int32),
     )
+    # A weak type (that of `jnp.full(n, 3.0)`, say) is lost in the first step, and the second would be compiled anew.
+    return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), state)
 
 
 def make_step(
     loss: Loss,
     optim: optax.GradientTransformation,
-    config: FitConfig,
+    config: RunConfig,
     *,
     inner_loss: Loss | None = None,
     inner_filter: PyTree = None,
