@@ -8,6 +8,7 @@ from . import (
     data as data,
     flows as flows,
     inference as inference,
+    latent as latent,
     laws as laws,
     metrics as metrics,
     objectives as objectives,
@@ -17,9 +18,17 @@ from . import (
 from .data import Trajectories as Trajectories
 from .flows import BridgeFlow as BridgeFlow, StochasticFlow as StochasticFlow
 from .inference import forecast as forecast, interpolate as interpolate, rollout as rollout
+from .latent import LatentFlow as LatentFlow, latent_flow as latent_flow
 from .laws import AbstractBridge as AbstractBridge, AbstractTransition as AbstractTransition
 from .sde import SDE as SDE
-from .training import FitConfig as FitConfig, FitResult as FitResult, fit as fit
+from .training import (
+    FitConfig as FitConfig,
+    FitResult as FitResult,
+    LatentConfig as LatentConfig,
+    LatentFitResult as LatentFitResult,
+    fit as fit,
+    fit_latent as fit_latent,
+)
 
 __version__ = "0.1.0"
 
@@ -30,10 +39,15 @@ __all__ = [
     "BridgeFlow",
     "FitConfig",
     "FitResult",
+    "LatentConfig",
+    "LatentFitResult",
+    "LatentFlow",
     "StochasticFlow",
     "Trajectories",
     "fit",
+    "fit_latent",
     "forecast",
     "interpolate",
+    "latent_flow",
     "rollout",
 ]

@@ -45,6 +45,7 @@ FLOWS = {
     "3 dims, covariates": _model(StochasticFlow, 3, cond_dim=2),
     "2 dims, tails": _model(StochasticFlow, 2, tails=True),
     "3 dims, octaves, not autonomous": _model(StochasticFlow, 3, octaves=2, autonomous=False),
+    "2 dims, periods": _model(StochasticFlow, 2, periods=(0.7, 3.0)),
     "1 dim, spline": _model(StochasticFlow, 1, coupling="spline"),
     "3 dims, spline, not autonomous, covariates": _model(
         StochasticFlow, 3, coupling="spline", autonomous=False, cond_dim=2

@@ -126,6 +126,7 @@ def test_going_back_in_time_is_an_error(transform, getkey):
         ({"width": 0}, "`width` must be"),
         ({"cond_dim": -1}, "`cond_dim` must be"),
         ({"octaves": -1}, "`octaves` must be"),
+        ({"periods": (1.0, 0.0)}, "`periods` must be positive"),
         ({"clock": "sundial"}, "`clock` must be one of saturating, linear; got 'sundial'"),
         ({"coupling": "cubic"}, "`coupling` must be one of affine, spline; got 'cubic'"),
     ],

@@ -160,8 +160,25 @@ def draw_triplets(
     """
     pair_key, end_key, middle_key = jr.split(key, 3)
     pairs = sampler.draw(batch, key=pair_key)
-    uniform = pairs.s + horizon * jr.uniform(end_key, (batch,), minval=INNERMOST, maxval=1.0)
-    t = jnp.where(jnp.arange(batch) % 2 == 0, pairs.t, uniform)
+    r, t = triplet_times(
+        pairs.s, pairs.t, horizon=horizon, scheme=scheme, end_key=end_key, middle_key=middle_key
+    )
+    return Triplets(pairs.x_s, pairs.s, r, t, pairs.u)
+
+
+def triplet_times(
+    s: Float[Array, " batch"],
+    t: Float[Array, " batch"],
+    *,
+    horizon: float,
+    scheme: str,
+    end_key: PRNGKeyArray,
+    middle_key: PRNGKeyArray,
+) -> tuple[Float[Array, " batch"], Float[Array, " batch"]]:
+    """Middle and end times for starts `s`: every other end is that of a data pair, `t`, the rest are uniform."""
+    batch = s.shape[0]
+    uniform = s + horizon * jr.uniform(end_key, (batch,), minval=INNERMOST, maxval=1.0)
+    t = jnp.where(jnp.arange(batch) % 2 == 0, t, uniform)
     inner = BALANCED if scheme == "balanced" else INNERMOST
     tau = jr.uniform(middle_key, (batch,), minval=inner, maxval=1 - inner)
-    return Triplets(pairs.x_s, pairs.s, pairs.s + tau * (t - pairs.s), t, pairs.u)
+    return s + tau * (t - s), t

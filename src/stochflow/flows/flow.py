@@ -1,5 +1,6 @@
 """The learnt transition law."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -47,6 +48,8 @@ class StochasticFlow(AbstractTransition):
     - `octaves`: how many sines and cosines of the gap the networks see beside the gap itself, at periods of 2, 1,
         1/2, … time units (after `fit` has scaled the horizon to one). Laws that turn and fold as the gap grows are
         learnt in fewer steps.
+    - `periods`: sines and cosines of the gap at these periods too, in the law's own units of time, for what comes back:
+        a day, a week, a gait.
     - `key`: for the initial weights.
     """
 
@@ -58,6 +61,7 @@ class StochasticFlow(AbstractTransition):
     autonomous: bool = eqx.field(static=True)
     tails: bool = eqx.field(static=True)
     octaves: int = eqx.field(static=True)
+    periods: tuple[float, ...] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -72,11 +76,14 @@ class StochasticFlow(AbstractTransition):
         coupling: str = "affine",
         tails: bool = False,
         octaves: int = 0,
+        periods: Sequence[float] = (),
         key: PRNGKeyArray,
     ):
         check_sizes(dim=dim, cond_dim=cond_dim, width=width, depth=depth, layers=layers, octaves=octaves)
         net_key, stack_key = jr.split(key)
-        cond_size = dim + 1 + 2 * octaves + (not autonomous) + cond_dim
+        if not all(period > 0 for period in periods):
+            raise ValueError(f"`periods` must be positive; got {tuple(periods)}.")
+        cond_size = dim + 1 + 2 * (octaves + len(periods)) + (not autonomous) + cond_dim
         self.net = MLP(cond_size, (3 if tails else 2) * dim, width=width, depth=depth, key=net_key)
         self.stack = GatedStack(
             dim, cond_size, width=width, depth=depth, layers=layers, coupling=coupling, key=stack_key
@@ -87,6 +94,7 @@ class StochasticFlow(AbstractTransition):
         self.autonomous = autonomous
         self.tails = tails
         self.octaves = octaves
+        self.periods = tuple(float(period) for period in periods)
 
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         return self.prepared_transform_and_log_prob(noise, self.prepare(x_s, s, t, u))
@@ -120,7 +128,7 @@ class StochasticFlow(AbstractTransition):
     def _base(self, x_s, s, dt, u):
         """Mean and std of the Gaussian, the gate of the couplings, and the condition: all that time enters."""
         dt = dt.astype(x_s.dtype)
-        scalars = [dt, *waves(dt, self.octaves)]
+        scalars = [dt, *waves(dt, self.octaves, self.periods)]
         if not self.autonomous:
             scalars.append(jnp.asarray(s, x_s.dtype))
         c = make_condition({"x_s": x_s}, scalars, u, dim=self.dim, cond_dim=self.cond_dim)
@@ -135,7 +143,7 @@ class StochasticFlow(AbstractTransition):
         )
 
 
-def waves(dt: Scalar, octaves: int) -> list[Scalar]:
-    """Sine and cosine of the gap at each octave."""
-    angles = [2**k * jnp.pi * dt for k in range(octaves)]
+def waves(dt: Scalar, octaves: int, periods: tuple[float, ...] = ()) -> list[Scalar]:
+    """Sine and cosine of the gap at each octave and each period."""
+    angles = [2**k * jnp.pi * dt for k in range(octaves)] + [2 * jnp.pi / period * dt for period in periods]
     return [wave(angle) for angle in angles for wave in (jnp.sin, jnp.cos)]

@@ -7,8 +7,16 @@ test holds the two together.
 
 from .consistency import (
     Gaps as Gaps,
+    bridge_loss as bridge_loss,
     one_to_two_gap as one_to_two_gap,
     stacked_gaps as stacked_gaps,
     two_to_one_gap as two_to_one_gap,
+)
+from .elbo import (
+    Terms as Terms,
+    elbo_terms as elbo_terms,
+    path_terms as path_terms,
+    skip_ahead_gap as skip_ahead_gap,
+    state_rows as state_rows,
 )
 from .likelihood import negative_log_likelihood as negative_log_likelihood

@@ -100,6 +100,19 @@ def stacked_gaps(law, bridge, triplets, pairs, *, key: PRNGKeyArray) -> Gaps:
     )
 
 
+def bridge_loss(law, bridge, triplets, *, key: PRNGKeyArray) -> Scalar:
+    """Maximum likelihood of the bridge at two-step samples, a batch of triplets: all that the second direction asks of
+    the bridge, without a gradient through the law."""
+    x_s, s, r, t, u = triplets
+    noise = jr.normal(key, (2, *x_s.shape), x_s.dtype)
+    transform = jax.vmap(law.transform, in_axes=(0, 0, 0, 0, _axis(u)))
+    x_r = transform(noise[0], x_s, s, r, u)
+    x_t = transform(noise[1], x_r, r, t, u)
+    x_r, x_t = jax.lax.stop_gradient((x_r, x_t))
+    log_prob = jax.vmap(bridge.log_prob, in_axes=(0, 0, 0, 0, 0, 0, _axis(u)))
+    return -log_prob(x_r, x_s, x_t, s, r, t, u).mean()
+
+
 def _axis(u):
     return None if u is None else 0
 

@@ -5,7 +5,8 @@ one `jit`; Python runs only between chunks of steps, to log, save and stop.
 """
 
 from .checkpoint import CheckpointError as CheckpointError, RunFolder as RunFolder
-from .config import FitConfig as FitConfig
+from .config import FitConfig as FitConfig, LatentConfig as LatentConfig, RunConfig as RunConfig
 from .fit import FitResult as FitResult, FlowAndBridge as FlowAndBridge, fit as fit
+from .latent import LatentFitResult as LatentFitResult, fit_latent as fit_latent
 from .loop import Problem as Problem, Trained as Trained, train as train
 from .muon import muon as muon

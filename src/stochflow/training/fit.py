@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 
 from ..data import PairSampler, Trajectories, draw_triplets
 from ..laws import AbstractBridge, AbstractTransition, Standardised, StandardisedBridge
-from ..objectives import stacked_gaps
+from ..objectives import bridge_loss, stacked_gaps
 from .checkpoint import RunFolder, fingerprint
 from .config import FitConfig
 from .loop import Problem, train
@@ -189,17 +189,10 @@ class _Objective:
         return loss, {"nll": nll, "one_to_two": one_to_two, "two_to_one": two_to_one}
 
     def bridge_loss(self, model, sampler, step, key):
-        """Maximum likelihood of the bridge at two-step samples: no gradient through the flow is needed."""
         del step
         triplet_key, noise_key = jr.split(key)
-        x_s, s, r, t, u = self._triplets(sampler, triplet_key)
-        noise = jr.normal(noise_key, (2, *x_s.shape), x_s.dtype)
-        transform = jax.vmap(model.flow.transform, in_axes=(0, 0, 0, 0, None if u is None else 0))
-        x_r = transform(noise[0], x_s, s, r, u)
-        x_t = transform(noise[1], x_r, r, t, u)
-        x_r, x_t = jax.lax.stop_gradient((x_r, x_t))
-        log_prob = jax.vmap(model.bridge.log_prob, in_axes=(0, 0, 0, 0, 0, 0, None if u is None else 0))
-        return -log_prob(x_r, x_s, x_t, s, r, t, u).mean(), {}
+        triplets = self._triplets(sampler, triplet_key)
+        return bridge_loss(model.flow, model.bridge, triplets, key=noise_key), {}
 
     def _triplets(self, sampler, key):
         batch = self.config.consistency_batch or self.config.batch_size

@@ -1,0 +1,137 @@
+"""`LatentFlow`: a hidden process with a learnt transition law, seen through an emission."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from ..flows import BridgeFlow, StochasticFlow
+from ..laws import AbstractBridge, AbstractTransition
+from .emissions import AbstractEmission, GaussianEmission
+from .posteriors import AbstractPosterior, FilteringPosterior, SmoothingPosterior, WindowPosterior
+
+LOG_2PI = 1.8378770664093453
+POSTERIORS = {"filter": FilteringPosterior, "smooth": SmoothingPosterior, "window": WindowPosterior}
+
+
+class InitialLaw(eqx.Module):
+    """The law of the first state: a learnt normal, one mean and one standard deviation a dimension."""
+
+    mean: Float[Array, " dim"]
+    log_std: Float[Array, " dim"]
+
+    def __init__(self, dim: int):
+        self.mean = jnp.zeros(dim)
+        self.log_std = jnp.zeros(dim)
+
+    def log_prob(self, x: Float[Array, " dim"]) -> Scalar:
+        distance = (x - self.mean) * jnp.exp(-self.log_std)
+        return -(0.5 * (distance**2 + LOG_2PI) + self.log_std).sum()
+
+    def sample(self, *, key: PRNGKeyArray) -> Float[Array, " dim"]:
+        return self.mean + jnp.exp(self.log_std) * jr.normal(key, self.mean.shape, self.mean.dtype)
+
+
+class LatentFlow(eqx.Module):
+    r"""A state-space model in continuous time whose transition law is a flow (section 4 of the paper).
+
+    $$p(x, o) = p(x_{t_0}) \prod_i p(x_{t_i} \mid x_{t_{i-1}})\, p(o_{t_i} \mid x_{t_i}), \qquad q(x \mid o)$$
+
+    - `transition`: how the hidden state moves; any gap in one step.
+    - `emission`: what is observed of it.
+    - `posterior`: from observations to states.
+    - `bridge`: for the consistency loss and for states between observations; may be `None`.
+    - `initial`: the law of the first state.
+
+    Every part may be any that has its interface; [`latent_flow`][stochflow.latent_flow] builds a usual set.
+    """
+
+    transition: AbstractTransition
+    emission: AbstractEmission
+    posterior: AbstractPosterior
+    bridge: AbstractBridge | None
+    initial: InitialLaw
+
+    def __init__(
+        self,
+        transition: AbstractTransition,
+        emission: AbstractEmission,
+        posterior: AbstractPosterior,
+        bridge: AbstractBridge | None = None,
+    ):
+        parts = {"emission": emission, "posterior": posterior} | ({"bridge": bridge} if bridge else {})
+        for name, part in parts.items():
+            if part.dim != transition.dim:
+                raise ValueError(
+                    f"`{name}` has states of size {part.dim} where `transition` has {transition.dim}."
+                )
+        self.transition = transition
+        self.emission = emission
+        self.posterior = posterior
+        self.bridge = bridge
+        self.initial = InitialLaw(transition.dim)
+
+    @property
+    def dim(self) -> int:
+        return self.transition.dim
+
+    @property
+    def channels(self) -> int:
+        return self.emission.channels
+
+
+def latent_flow(
+    channels: int,
+    dim: int,
+    *,
+    cond_dim: int = 0,
+    posterior: str = "filter",
+    autonomous: bool = True,
+    mask_input: bool = True,
+    width: int = 64,
+    hidden: int = 32,
+    std: str = "channel",
+    initial_std: float = 0.2,
+    clock: str = "saturating",
+    coupling: str = "affine",
+    octaves: int = 0,
+    key: PRNGKeyArray,
+) -> LatentFlow:
+    """A latent flow with the usual parts.
+
+    **Arguments:**
+
+    - `channels`: how many are observed; `dim`: the size of the hidden state; `cond_dim`: that of covariates.
+    - `posterior`: `"filter"` (a GRU over the past), `"smooth"` (past and future, Markov) or `"window"`.
+    - `mask_input`: tell the posterior which channels were observed; needed when some are missing.
+    - `width`: of the transition's networks; `hidden`: of the posterior's.
+    - `std`, `initial_std`: of the Gaussian emission, in standard deviations of the data.
+    - `clock`, `coupling`, `octaves`, `autonomous`: of the transition.
+    """
+    if posterior not in POSTERIORS:
+        raise ValueError(f"`posterior` must be one of {', '.join(POSTERIORS)}; got {posterior!r}.")
+    flow_key, bridge_key, emission_key, posterior_key = jr.split(key, 4)
+    sizes = {"width": hidden, "mask_input": mask_input}
+    if posterior != "window":
+        sizes |= {"hidden": hidden, "autonomous": autonomous}
+    return LatentFlow(
+        StochasticFlow(
+            dim,
+            cond_dim=cond_dim,
+            autonomous=autonomous,
+            width=width,
+            clock=clock,
+            coupling=coupling,
+            octaves=octaves,
+            key=flow_key,
+        ),
+        GaussianEmission(dim, channels, std=std, initial_std=initial_std, key=emission_key),
+        POSTERIORS[posterior](channels, dim, **sizes, key=posterior_key),
+        BridgeFlow(dim, cond_dim=cond_dim, autonomous=autonomous, width=min(width, 32), key=bridge_key),
+    )
+
+
+def number_of_parameters(part: eqx.Module) -> int:
+    """Trainable numbers in a part of a model."""
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(part, eqx.is_inexact_array)))

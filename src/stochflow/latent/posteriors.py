@@ -1,0 +1,280 @@
+"""Amortised posteriors: from the observations of a series to a law of its states."""
+
+import abc
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .series import Series
+
+# No posterior is surer than this, in standard deviations of the state: a floor for the logarithm.
+LEAST_STD = 1e-4
+# A new posterior's std: small beside the states of one series, so that the emission can tell them apart from the start.
+# With that of softplus(0), 0.7, a thousand updates went by before any state meant anything.
+RAW_STD_OFFSET = -2.25  # softplus of it is 0.1
+LOG_2PI = 1.8378770664093453
+
+
+class PathSample(NamedTuple):
+    """States at all rows and the log-density of each under the posterior, given the row before where that matters.
+
+    The log-densities add up to that of the path. Rows before the posterior's `context`, and padding, mean nothing.
+    """
+
+    x: Float[Array, "rows dim"]
+    log_prob: Float[Array, " rows"]
+
+
+class Marginals(NamedTuple):
+    """Mean and standard deviation of the state at each row."""
+
+    mean: Float[Array, "rows dim"]
+    std: Float[Array, "rows dim"]
+
+
+class AbstractPosterior(eqx.Module):
+    r"""$q(x_{t_0}, \dots, x_{t_n} \mid o)$ for one series.
+
+    `context` is how many rows are read before there is a first state: zero, unless the posterior reads windows.
+    `independent` tells whether states are independent of each other given the observations.
+    """
+
+    dim: eqx.AbstractVar[int]
+    context: eqx.AbstractVar[int]
+    independent: eqx.AbstractVar[bool]
+
+    @abc.abstractmethod
+    def sample_and_log_prob(self, series: Series, *, key: PRNGKeyArray) -> PathSample:
+        """A path of states."""
+
+    @abc.abstractmethod
+    def marginals(self, series: Series) -> Marginals:
+        """The law of each state on its own."""
+
+
+class WindowPosterior(AbstractPosterior):
+    r"""$q(x_{t_i} \mid o_{t_{i-w+1}}, \dots, o_{t_i})$ by a perceptron on a window of rows: the paper's set-up 1.
+
+    It knows nothing of gaps: the rows of a window should be evenly spaced. States are independent given the windows.
+    """
+
+    net: eqx.nn.MLP
+    dim: int = eqx.field(static=True)
+    window: int = eqx.field(static=True)
+    mask_input: bool = eqx.field(static=True)
+    independent: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        channels: int,
+        dim: int,
+        *,
+        window: int = 3,
+        width: int = 30,
+        depth: int = 2,
+        mask_input: bool = False,
+        key: PRNGKeyArray,
+    ):
+        if window < 1:
+            raise ValueError(f"`window` must be at least 1; got {window}.")
+        size = window * channels * (2 if mask_input else 1)
+        self.net = eqx.nn.MLP(size, 2 * dim, width, depth, jax.nn.softplus, key=key)
+        self.dim = dim
+        self.window = window
+        self.mask_input = mask_input
+        self.independent = True
+
+    @property
+    def context(self) -> int:
+        return self.window - 1
+
+    def marginals(self, series):
+        rows = [series.seen, series.mask.astype(series.seen.dtype)] if self.mask_input else [series.seen]
+        rows = jnp.concatenate(rows, axis=1)
+        before = jnp.concatenate([jnp.zeros((self.context, rows.shape[1]), rows.dtype), rows])
+        windows = jnp.concatenate([before[i : i + len(rows)] for i in range(self.window)], axis=1)
+        return _mean_and_std(jax.vmap(self.net)(windows))
+
+    def sample_and_log_prob(self, series, *, key):
+        return _independent_path(self.marginals(series), key)
+
+
+class FilteringPosterior(AbstractPosterior):
+    r"""$q(x_{t_i} \mid o_{\le t_i})$ by a GRU over $[o, \Delta t\,[, t]\,[, \text{mask}]]$ (the paper's Eq. 14).
+
+    States are independent given what the GRU has read. `mask_input` tells it which channels were observed; without it
+    a missing value is a zero, the mean of standardised data.
+    """
+
+    cell: eqx.nn.GRUCell
+    head: eqx.nn.MLP
+    dim: int = eqx.field(static=True)
+    autonomous: bool = eqx.field(static=True)
+    mask_input: bool = eqx.field(static=True)
+    context: int = eqx.field(static=True)
+    independent: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        channels: int,
+        dim: int,
+        *,
+        hidden: int = 32,
+        width: int = 32,
+        depth: int = 2,
+        autonomous: bool = True,
+        mask_input: bool = False,
+        key: PRNGKeyArray,
+    ):
+        cell_key, head_key = jr.split(key)
+        size = _input_size(channels, autonomous, mask_input)
+        self.cell = eqx.nn.GRUCell(size, hidden, key=cell_key)
+        self.head = eqx.nn.MLP(hidden, 2 * dim, width, depth, jax.nn.softplus, key=head_key)
+        self.dim = dim
+        self.autonomous = autonomous
+        self.mask_input = mask_input
+        self.context = 0
+        self.independent = True
+
+    def marginals(self, series):
+        rows = _inputs(series, series.gaps, self.autonomous, self.mask_input)
+        return _mean_and_std(jax.vmap(self.head)(_read(self.cell, rows, series.present)))
+
+    def sample_and_log_prob(self, series, *, key):
+        return _independent_path(self.marginals(series), key)
+
+
+class SmoothingPosterior(AbstractPosterior):
+    r"""$q(x_{t_i} \mid x_{t_{i-1}}, o)$, normal and affine in the state before, by a GRU in either direction.
+
+    $$x_{t_i} = A(h_i)\,x_{t_{i-1}} + b(h_i) + \sigma(h_i)\,\varepsilon_i$$
+
+    Paths are Markov, as they are under the true posterior of a state-space model, and of a linear-Gaussian one this
+    family holds the exact posterior; a posterior whose states are independent is too sure of each. Means and
+    covariances follow by recursion. At the last row smoothing is filtering: for the law of the present state, give
+    the series up to it.
+    """
+
+    forward: eqx.nn.GRUCell
+    backward: eqx.nn.GRUCell
+    head: eqx.nn.MLP
+    dim: int = eqx.field(static=True)
+    autonomous: bool = eqx.field(static=True)
+    mask_input: bool = eqx.field(static=True)
+    context: int = eqx.field(static=True)
+    independent: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        channels: int,
+        dim: int,
+        *,
+        hidden: int = 32,
+        width: int = 32,
+        depth: int = 2,
+        autonomous: bool = True,
+        mask_input: bool = False,
+        key: PRNGKeyArray,
+    ):
+        forward_key, backward_key, head_key = jr.split(key, 3)
+        size = _input_size(channels, autonomous, mask_input)
+        self.forward = eqx.nn.GRUCell(size, hidden, key=forward_key)
+        self.backward = eqx.nn.GRUCell(size, hidden, key=backward_key)
+        # Beside what the GRUs have read: the gap to the row before, over which the state has moved.
+        self.head = eqx.nn.MLP(2 * hidden + 1, dim * (dim + 2), width, depth, jax.nn.softplus, key=head_key)
+        self.dim = dim
+        self.autonomous = autonomous
+        self.mask_input = mask_input
+        self.context = 0
+        self.independent = False
+
+    def marginals(self, series):
+        matrices, shifts, stds = self._kernels(series)
+
+        def step(carry, kernel):
+            mean, covariance = carry
+            matrix, shift, std = kernel
+            mean = matrix @ mean + shift
+            covariance = matrix @ covariance @ matrix.T + jnp.diag(std**2)
+            return (mean, covariance), (mean, jnp.sqrt(jnp.diag(covariance)))
+
+        start = jnp.zeros(self.dim, shifts.dtype), jnp.zeros((self.dim, self.dim), shifts.dtype)
+        return Marginals(*jax.lax.scan(step, start, (matrices, shifts, stds))[1])
+
+    def sample_and_log_prob(self, series, *, key):
+        matrices, shifts, stds = self._kernels(series)
+        noise = jr.normal(key, shifts.shape, shifts.dtype)
+
+        def step(x, kernel):
+            matrix, shift, std, noise = kernel
+            x = matrix @ x + shift + std * noise
+            return x, x
+
+        _, x = jax.lax.scan(step, jnp.zeros(self.dim, shifts.dtype), (matrices, shifts, stds, noise))
+        return PathSample(x, _log_normal(noise, stds))
+
+    def _kernels(self, series):
+        ahead = jnp.concatenate([series.gaps[1:], jnp.zeros_like(series.gaps[:1])])
+        forward = _read(
+            self.forward, _inputs(series, series.gaps, self.autonomous, self.mask_input), series.present
+        )
+        backward = _read(
+            self.backward,
+            _inputs(series, ahead, self.autonomous, self.mask_input),
+            series.present,
+            reverse=True,
+        )
+        inputs = jnp.concatenate([forward, backward, series.gaps[:, None]], axis=1)
+        raw = jax.vmap(self.head)(inputs)
+        matrix, shift, raw_std = jnp.split(raw, [self.dim**2, self.dim**2 + self.dim], axis=1)
+        first = jnp.arange(len(raw)) == 0
+        matrix = jnp.where(first[:, None, None], 0.0, matrix.reshape(-1, self.dim, self.dim))
+        return matrix, shift, _std(raw_std)
+
+
+def _input_size(channels, autonomous, mask_input):
+    return channels * (2 if mask_input else 1) + 1 + (not autonomous)
+
+
+def _inputs(series, gaps, autonomous, mask_input):
+    columns = [series.seen, gaps[:, None]]
+    if not autonomous:
+        columns.append(series.times[:, None])
+    if mask_input:
+        columns.append(series.mask)
+    return jnp.concatenate([column.astype(series.seen.dtype) for column in columns], axis=1)
+
+
+def _read(cell, rows, present, *, reverse=False):
+    """What the GRU remembers at each row; padding leaves its memory as it was."""
+    rows = rows.astype(cell.weight_hh.dtype)
+
+    def step(hidden, now):
+        row, here = now
+        hidden = jnp.where(here, cell(row, hidden), hidden)
+        return hidden, hidden
+
+    return jax.lax.scan(step, jnp.zeros(cell.hidden_size, rows.dtype), (rows, present), reverse=reverse)[1]
+
+
+def _mean_and_std(raw):
+    mean, raw_std = jnp.split(raw, 2, axis=-1)
+    return Marginals(mean, _std(raw_std))
+
+
+def _std(raw):
+    return LEAST_STD + jax.nn.softplus(raw + RAW_STD_OFFSET)
+
+
+def _independent_path(marginals, key):
+    mean, std = marginals
+    noise = jr.normal(key, mean.shape, mean.dtype)
+    return PathSample(mean + std * noise, _log_normal(noise, std))
+
+
+def _log_normal(noise, std):
+    return -(0.5 * (noise**2 + LOG_2PI) + jnp.log(std)).sum(axis=-1)

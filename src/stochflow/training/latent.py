@@ -1,0 +1,240 @@
+"""`fit_latent`: a latent flow from trajectories."""
+
+import dataclasses
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ..data import Trajectories
+from ..data.batches import compact_series, draw_series
+from ..latent import LatentFlow, LatentUnits, ObservedFlow
+from ..objectives import bridge_loss, elbo_terms, stacked_gaps, state_rows
+from .checkpoint import RunFolder, fingerprint
+from .config import LatentConfig
+from .fit import HOUSEKEEPING
+from .loop import Problem, train
+from .states import States
+
+# A longer series is seen a random stretch at a time, unless `window` says otherwise: memory must not grow with it.
+LONGEST_WINDOW = 512
+
+Validation = Trajectories | Callable[[ObservedFlow], dict[str, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class LatentFitResult:
+    """A fitted latent flow, with its units; `history` has one dictionary a report."""
+
+    flow: ObservedFlow
+    history: list[dict[str, Any]]
+    config: LatentConfig
+    stopped_early: bool
+
+
+def fit_latent(
+    model: LatentFlow,
+    trajectories: Trajectories,
+    *,
+    config: LatentConfig = LatentConfig(),
+    validation: Validation | None = None,
+    trainable: Callable[[LatentFlow], Any] | None = None,
+    folder: str | os.PathLike | None = None,
+    progress: bool | None = None,
+    key: PRNGKeyArray,
+) -> LatentFitResult:
+    r"""Learn a latent flow: minimise $\beta$-NELBO $+ \lambda\,$consistency $+ \beta_\text{skip}\,$skip-ahead KL.
+
+    **Arguments:**
+
+    - `model`: a [`LatentFlow`][stochflow.LatentFlow], such as [`latent_flow`][stochflow.latent_flow] makes.
+    - `trajectories`: observations; NaN (a missing channel) contributes nothing.
+    - `config`: see [`LatentConfig`][stochflow.LatentConfig].
+    - `validation`: series to report the negative bound of, or a function of the fitted flow that returns numbers with a
+        `"loss"` among them; the weights that do best are returned, and `config.patience` may stop the run early.
+    - `trainable`: picks what is trained, such as `lambda model: model.posterior`; all of it by default.
+    - `folder`, `progress`, `key`: as for [`fit`][stochflow.fit].
+    """
+    _check(model, trajectories, config, validation)
+    units = units_of(trajectories, config)
+    data = compact_series(trajectories, units)
+    assert units.horizon is not None
+    reach = units.horizon if config.consistency_horizon is None else config.consistency_horizon
+    objective = _Objective(config, _window(data, config), reach / units.time_scale)
+    inner = config.consistency > 0 and config.bridge_steps > 0
+    problem = Problem(
+        loss=objective.loss,
+        data=data,
+        inner_loss=objective.bridge_loss if inner else None,
+        inner=(lambda model: model.bridge) if inner else None,
+        validate=None if validation is None else _make_validation(validation, units),
+        trainable=trainable,
+    )
+    known = isinstance(validation, Trajectories)
+    record = {
+        "config": {k: v for k, v in dataclasses.asdict(config).items() if k not in HOUSEKEEPING},
+        "model": repr(model),
+        "validation": fingerprint((validation.times, validation.values))
+        if known
+        else repr(validation is None),
+    }
+    run = None if folder is None else RunFolder.create(folder, record)
+    trained = train(model, problem, config, key=key, folder=run, progress=progress)
+    return LatentFitResult(ObservedFlow(trained.model, units), trained.history, config, trained.stopped_early)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Objective:
+    """The paper's total loss, a row, for a batch of series of which it sees a stretch."""
+
+    config: LatentConfig
+    window: int
+    horizon: float
+
+    def loss(self, model, data, step, key):
+        states_key, move_key, skip_key, triplet_key, noise_key = jr.split(key, 5)
+        config = self.config
+        batch, states = self._states(model, data, states_key)
+        moves = states.moves(config.transitions, key=move_key)
+        skips = states.skips(config, key=skip_key)
+        if not model.posterior.independent:
+            # What the posterior makes of a row given the row before is not its law given one long before: the
+            # transition learns the long steps of its paths, and they are not bent to suit it.
+            skips = jax.lax.stop_gradient(skips)._replace(log_q=jnp.zeros_like(skips.log_q))
+        pairs = jax.tree.map(lambda *parts: jnp.concatenate(parts), moves.pairs, skips.pairs)
+        log_prob, gaps = self._log_probs(model, states, pairs, triplet_key, noise_key)
+        number = moves.log_q.shape[0]
+        terms = {
+            "reconstruction": states.reconstruction(model, batch),
+            "kl": states.kl_a_row(model, moves.mean(moves.log_q - log_prob[:number])),
+            "skip": skips.mean(skips.log_q - log_prob[number:]),
+        } | gaps
+        risen = jnp.minimum(1.0, (step + 1) / (config.weights_warmup + 1)).astype(log_prob.dtype)
+        weights = {
+            "kl": config.beta,
+            "skip": config.beta_skip,
+            "one_to_two": config.consistency * config.one_to_two,
+            "two_to_one": config.consistency * config.two_to_one,
+        }
+        total = terms["reconstruction"] + risen * sum(
+            weights[name] * terms[name] for name in weights if name in terms
+        )
+        return total, terms
+
+    def bridge_loss(self, model, data, step, key):
+        del step
+        states_key, triplet_key, noise_key = jr.split(key, 3)
+        _, states = self._states(model, data, states_key)
+        triplets = states.triplets(self.config, self.horizon, key=triplet_key)
+        return bridge_loss(model.transition, model.bridge, triplets, key=noise_key), {}
+
+    def _log_probs(self, model, states, pairs, triplet_key, noise_key):
+        """Of all pairs, and the consistency gaps if they are asked for: one stacked call."""
+        if self.config.consistency == 0:
+            axes = (0, 0, 0, 0, None if pairs.u is None else 0)
+            log_prob = jax.vmap(model.transition.log_prob, in_axes=axes)
+            return log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u), {}
+        triplets = states.triplets(self.config, self.horizon, key=triplet_key)
+        found = stacked_gaps(model.transition, model.bridge, triplets, pairs, key=noise_key)
+        gaps = {"one_to_two": found.one_to_two.mean(), "two_to_one": found.two_to_one.mean()}
+        return found.log_prob, gaps
+
+    def _states(self, model, data, key):
+        draw_key, noise_key, drop_key, path_key = jr.split(key, 4)
+        batch = read = draw_series(data, self.config.batch_size, self.window, key=draw_key)
+        if self.config.input_noise > 0:
+            noise = self.config.input_noise * jr.normal(noise_key, batch.values.shape)
+            read = read._replace(values=read.values + noise)
+        if self.config.drop_rows > 0:
+            kept = jr.uniform(drop_key, batch.times.shape) >= self.config.drop_rows
+            read = read._replace(mask=read.mask & kept[:, :, None])
+        keys = jr.split(path_key, batch.times.shape[0])
+        path = jax.vmap(lambda series, k: model.posterior.sample_and_log_prob(series, key=k))(read, keys)
+        rows = jax.vmap(lambda series: state_rows(model, series))(batch)
+        context = model.posterior.context
+        return batch, States(path.x, path.log_prob, batch.times, batch.u, rows, rows.sum(axis=1), context)
+
+
+def units_of(data: Trajectories, config: LatentConfig) -> LatentUnits:
+    """Unit variance of every channel, and a unit of time in which the process moves by about one."""
+    loc, scale = _scale(data, config)
+    longest = max(np.ptp(t[ok]) if ok.any() else 0.0 for t, ok in zip(data.times, data.present, strict=True))
+    if longest <= 0:
+        raise ValueError("no series has two rows: there is no transition to learn from.")
+    reach = float(max(longest, config.consistency_horizon or 0.0))
+    return LatentUnits(loc, scale, _time_unit(data, reach, config), reach)
+
+
+def _time_unit(data, reach, config):
+    """Between the usual gap and the longest, by their geometric mean: rates are then neither tiny nor huge."""
+    if config.time_unit is not None or not config.standardise:
+        return 1.0 if config.time_unit is None else config.time_unit
+    gaps = np.concatenate([np.diff(t[ok]) for t, ok in zip(data.times, data.present, strict=True)])
+    return float(np.sqrt(reach * np.median(gaps)))
+
+
+def _scale(data, config):
+    """Location and scale of each channel. One that never changes keeps its unit: there is nothing to scale."""
+    if not config.standardise:
+        return np.zeros(data.dim, np.float32), np.ones(data.dim, np.float32)
+    seen = np.where(data.mask, data.values.astype(np.float64), np.nan).reshape(-1, data.dim)
+    if (never := np.flatnonzero(np.isnan(seen).all(axis=0))).size:
+        raise ValueError(f"channel {never[0]} is never observed: it has no law to learn; drop it.")
+    std = np.nanstd(seen, axis=0)
+    if config.common_scale:
+        std = np.full(data.dim, np.sqrt(np.mean(std**2)))
+    still = std <= 1e-6 * np.abs(seen[~np.isnan(seen)]).max(initial=0.0)
+    return np.nanmean(seen, axis=0).astype(np.float32), np.where(still, 1.0, std).astype(np.float32)
+
+
+def _window(data, config):
+    rows = data.times.shape[1]
+    if config.window is None and rows > LONGEST_WINDOW:
+        warnings.warn(
+            f"series of up to {rows} rows are trained on random stretches of {LONGEST_WINDOW}; set `window` for "
+            "longer ones.",
+            stacklevel=3,
+        )
+    return min(rows, config.window or LONGEST_WINDOW)
+
+
+def _make_validation(validation, units):
+    if not isinstance(validation, Trajectories):
+        return lambda model: validation(ObservedFlow(model, units))
+    data = compact_series(validation, units)
+    keys = jr.split(jr.key(0), data.times.shape[0])
+
+    @eqx.filter_jit
+    def terms(model):
+        return jax.vmap(lambda series, key: elbo_terms(model, series, key=key))(data, keys)
+
+    def validate(model) -> dict[str, float]:
+        found = terms(model)
+        row = lambda values: float(np.asarray(values, np.float64).sum() / np.asarray(found.rows).sum())
+        loss = row(found.reconstruction + found.kl)
+        scores = {"reconstruction": row(found.reconstruction), "kl": row(found.kl)}
+        return {"loss": loss if np.isfinite(loss) else float("inf")} | scores
+
+    return validate
+
+
+def _check(model, data, config, validation):
+    if model.channels != data.dim:
+        raise ValueError(f"`model` has {model.channels} channels but the trajectories have {data.dim}.")
+    if config.consistency > 0 and model.bridge is None:
+        raise ValueError("`model.bridge` must be there when `config.consistency` is positive.")
+    if config.patience is not None and validation is None:
+        raise ValueError("`validation` must be given when `config.patience` is set.")
+    rows = int(data.present.sum(1).max())
+    if rows <= model.posterior.context + 1:
+        raise ValueError(
+            f"the posterior reads {model.posterior.context} rows before the first state and a transition needs two "
+            f"states: the longest series has only {rows} rows."
+        )
