@@ -24,14 +24,15 @@ SMOOTHING_AT_ZERO, SMOOTHING = 0.56, 0.05
 
 @dataclasses.dataclass(frozen=True)
 class MissingSetting:
-    """The budget of one run of the study."""
+    """The budget of one run of the study: `steps` with a loss, or twice `taught_steps` where the law teaches itself."""
 
-    steps: int = 48_000
+    steps: int = 36_000
     batch_size: int = 256
     learning_rate: float = 1e-2
     consistency_batch: int = 128
-    consistency_start: int = 16_000
+    consistency_start: int = 22_000
     consistency_jitter: float = 0.05
+    taught_steps: int = 24_000
     taught_paths: int = 16_384
     taught_start_fraction: float = 0.4
     kl_samples: int = 10_240
@@ -60,7 +61,7 @@ class Case:
     """One row of the study, with the paper's numbers at t = .5 and 1, if it has the row.
 
     `taught` replaces the loss: half of the steps are taken on the data alone and half on the data and on series that
-    the law has simulated in short steps.
+    the law has simulated in short steps, half of them from starts at t = 0.
     """
 
     name: str
@@ -103,7 +104,7 @@ def train_missing(
     flow = StochasticFlow(3, coupling="spline", octaves=3, tails=True, key=flow_key)
     config = setting.fit_config(case)
     if case.taught:
-        half = dataclasses.replace(config, steps=setting.steps // 2)
+        half = dataclasses.replace(config, steps=setting.taught_steps)
         second = dataclasses.replace(
             half, learning_rate=setting.learning_rate / 2, start_fraction=setting.taught_start_fraction
         )
