@@ -13,6 +13,7 @@ from rich.table import Table
 
 from ..experiments.lorenz import LorenzSetting
 from ..experiments.missing import MissingSetting
+from ..experiments.mocap import MocapSetting
 from ..training.checkpoint import CheckpointError, RunFolder
 from .flags import flags_from
 
@@ -154,6 +155,39 @@ def lorenz_missing(
             _print_table(f"{number + 1} of {len(only or known)} rows", study.missing_rows(scores))
     if as_json:
         print(json.dumps(scores))
+
+
+@reproduce.command("mocap")
+@flags_from(MocapSetting)
+def mocap(
+    setting: MocapSetting,
+    out: Out = Path("runs/mocap"),
+    seed: Seed = 0,
+    seeds: Seeds = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Motion capture, set-up 1 or 2: test MSE beside the paper's table, scores and coverage."""
+    import jax.random as jr
+
+    from ..experiments import mocap as experiment
+    from ..training.checkpoint import write_json
+
+    data, scores, rows = experiment.load_mocap(), [], []
+    for number in range(seed, seed + seeds):
+        folder = out / f"setup{setting.setup}-seed{number}"
+        show = False if as_json else None
+        result = experiment.train_mocap(setting, seed=number, data=data, folder=folder, progress=show)
+        scores.append(experiment.score_mocap(result.flow, setting, data=data, key=jr.key(number)))
+        about = {"seed": number, "train_seconds": result.history[-1]["seconds"]}
+        rows.append({"setting": dataclasses.asdict(setting)} | about | dataclasses.asdict(scores[-1]))
+        write_json(out / f"scores-setup{setting.setup}.json", rows)
+        if not as_json:
+            _print_table(
+                f"{number - seed + 1} of {seeds} seeds", experiment.mocap_rows(scores, setting.setup)
+            )
+            _print_table("Forecasts with their noise", experiment.quality_rows(scores))
+    if as_json:
+        print(json.dumps(rows))
 
 
 @reproduce.command("four-laws")

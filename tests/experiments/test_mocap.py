@@ -1,0 +1,76 @@
+"""The motion-capture experiment from end to end, on a few frames of made-up motion."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from stochflow.data import Trajectories
+from stochflow.experiments import mocap
+from stochflow.latent.model import number_of_parameters
+
+
+def motion(series, frames, seed):
+    rng = np.random.default_rng(seed)
+    times = mocap.FRAME * np.arange(frames)
+    phase = times[None, :, None] + rng.uniform(0, 6, (series, 1, 1)) + np.linspace(0, 3, mocap.CHANNELS)
+    values = np.sin(phase) + 0.05 * rng.normal(size=phase.shape)
+    values[:, :, 7] = 0.0  # a channel that never moves, as in the real data
+    return Trajectories.from_arrays(times, values)
+
+
+@pytest.fixture
+def data():
+    return {"train": motion(4, 24, 0), "validation": motion(2, 24, 1), "test": motion(2, 24, 2)}
+
+
+@pytest.mark.parametrize(("setup", "flow", "bridge"), [(1, 8_454, 9_504), (2, 28_820, 10_452)])
+def test_the_architecture_is_the_papers(setup, flow, bridge, getkey):
+    model = mocap.MocapSetting(setup=setup).model(key=getkey())
+    assert (
+        number_of_parameters(model.transition) == flow + mocap.STATE
+    )  # and the rates of the saturating clock
+    assert number_of_parameters(model.bridge) == bridge
+
+
+@pytest.mark.slow
+def test_it_trains_scores_and_prints(data, monkeypatch, tmp_path, getkey):
+    monkeypatch.setitem(mocap.SETUPS, 1, mocap.Setup(train_frames=20, given=3))
+    setting = mocap.MocapSetting(
+        setup=1, steps=20, validate_every=10, samples=8, skip_starts=16, transitions=16, consistency_batch=16
+    )
+    result = mocap.train_mocap(setting, seed=0, data=data, folder=tmp_path, progress=False)
+    scores = mocap.score_mocap(result.flow, setting, data=data, key=getkey())
+    assert set(scores.mse) == {"one step", "steps of 50", "steps of 10", "steps of 1"}
+    assert all(np.isfinite(values).all() for values in scores.mse.values())
+    assert len(scores.crps) == len(scores.energy) == mocap.QUARTERS
+    assert all(0 <= value <= 1 for values in scores.coverage.values() for value in values)
+    json.dumps(dataclasses.asdict(scores))
+    headers, rows = mocap.mocap_rows([scores, scores], 1)
+    assert len(headers) == 2
+    assert rows[0] == ("paper: npODE", "22.96")
+    assert rows[-4][0] == "stochflow: one step (2 seeds)"
+    assert len(mocap.quality_rows([scores])[1]) == 2 + len(mocap.LEVELS)
+
+
+def test_the_interval_of_a_mean_is_students():
+    # t(0.975, 2) = 4.303; the standard error of 1, 2, 3 is 1 / sqrt(3)
+    assert np.isclose(mocap.t_interval([1.0, 2.0, 3.0]), 4.3027 / np.sqrt(3), atol=1e-4)
+    assert np.isnan(mocap.t_interval([1.0]))
+
+
+def test_an_unknown_set_up_is_refused():
+    with pytest.raises(ValueError, match="`setup` must be 1 or 2; got 3"):
+        mocap.MocapSetting(setup=3)
+
+
+def test_a_perfect_and_a_hopeless_forecast_are_told_apart():
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(2, 8, 3))
+    close, far = (truth[None] + offset + 0.1 * rng.normal(size=(50, 2, 8, 3)) for offset in (0.0, 5.0))
+    good, bad = mocap._probabilistic(truth, close), mocap._probabilistic(truth, far)
+    assert max(good[0]) < 0.1 < 4 < min(bad[0])
+    assert max(good[1]) < 0.5 < 8 < min(bad[1])
+    assert min(good[2]["0.95"]) > 0.8
+    assert max(bad[2]["0.95"]) == 0
