@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from .forecasts import whole_forecasts
 from .hardware import against_matmul
 from .report import FULL, QUICK, Effort, Section, Target, machine, show, summarise, write
 from .rivals import against_solvers
@@ -18,6 +19,7 @@ BENCHMARKS = {
     "hardware": against_matmul,
     "training": steps,
     "rivals": against_solvers,
+    "forecasts": whole_forecasts,
 }
 
 TARGETS = [
@@ -28,6 +30,7 @@ TARGETS = [
     Target("single", "one draw through jit over an empty jit", 10),
     Target("consistency", "step with consistency over likelihood alone, batch 256", 5),
     Target("consistency, larger", "the same, batch 512", 5),
+    Target("forecast", "latent SDE by plain scan over a latent flow, a whole forecast", 50, at_least=True),
     Target("compile", "seconds to trace, lower and compile a step", 10),
 ]
 

@@ -8,10 +8,11 @@ import jax.random as jr
 import pytest
 from rich.console import Console
 
-from benchmarks import hardware, rivals, run, sampling, training
+from benchmarks import forecasts, hardware, rivals, run, sampling, training
 from benchmarks.report import Effort, Section, Target, show, summarise
 from stochflow.data import PairSampler
 from stochflow.data.lorenz import lorenz_trajectories
+from stochflow.latent.model import number_of_parameters
 
 TINY = Effort(repeats=1, min_time=1e-5, batches=(1, 8), many=20, solver_batches=(3,))
 count = lambda tree: sum(leaf.size for leaf in jax.tree.leaves(tree))
@@ -26,6 +27,13 @@ def test_the_latent_sde_has_the_papers_sizes(getkey):
     assert count((rival.drift_weights, rival.drift_biases)) == 17_668
     assert count((rival.diffusion_in, rival.diffusion_out, rival.diffusion_bias)) == 1_540
     assert count((rival.decoder, rival.decoder_bias)) == 15
+
+
+def test_the_latent_sde_of_motion_capture_has_the_papers_sizes(getkey):
+    rival = forecasts.MocapLatentSDE(key=getkey())
+    assert number_of_parameters(rival.drift_net) == 426
+    assert count((rival.diffusion_in, rival.diffusion_out, rival.diffusion_bias)) == 726
+    assert number_of_parameters(rival.decoder) == 4_240
 
 
 def test_euler_maruyama_of_constant_coefficients_is_exact(getkey):
@@ -70,7 +78,12 @@ def test_the_command_writes_its_file(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_every_benchmark_runs():
-    for benchmark in (sampling.draws_and_densities, sampling.gaps_and_chains, rivals.against_solvers):
+    for benchmark in (
+        sampling.draws_and_densities,
+        sampling.gaps_and_chains,
+        rivals.against_solvers,
+        forecasts.whole_forecasts,
+    ):
         section = benchmark(TINY)
         assert all(row["min ms"] > 0 for row in section.rows.values())
     sampler = PairSampler(lorenz_trajectories(4, key=jr.key(0)), horizon=1.0)

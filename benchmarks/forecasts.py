@@ -1,0 +1,93 @@
+"""A whole forecast of a latent model: every frame in one step, against a latent SDE that must walk there."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from stochflow.experiments.mocap import CHANNELS, FRAME, STATE, MocapSetting
+from stochflow.inference import forecast
+from stochflow.metrics import interleave
+
+from .report import Effort, Section, times
+
+FRAMES, SAMPLES, STEP = 297, 100, 0.02
+
+
+class MocapLatentSDE(eqx.Module):
+    """The sampling half of the latent SDE that the paper times on motion capture, set-up 1 (its E.3).
+
+    State 6; prior drift 426 parameters, diffusion 726, decoder 4,240.
+    """
+
+    drift_net: eqx.nn.MLP
+    diffusion_in: Float[Array, "3 dim hidden"]
+    diffusion_out: Float[Array, "dim hidden"]
+    diffusion_bias: Float[Array, " dim"]
+    decoder: eqx.nn.MLP
+
+    def __init__(self, dim: int = STATE, hidden: int = 30, *, key: PRNGKeyArray):
+        drift_key, in_key, out_key, decoder_key = jr.split(key, 4)
+        self.drift_net = eqx.nn.MLP(dim + 1, dim, hidden, 1, jax.nn.softplus, key=drift_key)
+        self.diffusion_in = jr.normal(in_key, (3, dim, hidden))
+        self.diffusion_out = jr.normal(out_key, (dim, hidden)) / jnp.sqrt(hidden)
+        self.diffusion_bias = jnp.zeros(dim)
+        self.decoder = eqx.nn.MLP(dim, 2 * CHANNELS, hidden, 2, jax.nn.softplus, key=decoder_key)
+
+    def drift(self, t: Scalar, x: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        return self.drift_net(jnp.append(x, t))
+
+    def diffusion(self, t: Scalar, x: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """One small network of the state and the time a dimension."""
+        of_x, of_t, bias = self.diffusion_in
+        hidden = jax.nn.softplus(x[:, None] * of_x + t * of_t + bias)
+        return jax.nn.sigmoid((hidden * self.diffusion_out).sum(axis=1) + self.diffusion_bias)
+
+
+def walk(sde: MocapLatentSDE, x0: Float[Array, "batch dim"], frames: int, key: PRNGKeyArray) -> Array:
+    """Euler–Maruyama from frame to frame by a plain scan, decoded: (batch, frames, channels)."""
+    inner = round(FRAME / STEP)
+    drift = jax.vmap(sde.drift, in_axes=(None, 0))
+    diffusion = jax.vmap(sde.diffusion, in_axes=(None, 0))
+
+    def frame(x, number):
+        keys = jr.split(jr.fold_in(key, number), inner)
+        for i in range(inner):
+            t = number * FRAME + i * STEP
+            noise = jnp.sqrt(STEP) * jr.normal(keys[i], x.shape, x.dtype)
+            x = x + STEP * drift(t, x) + diffusion(t, x) * noise
+        return x, x
+
+    _, states = jax.lax.scan(frame, x0, jnp.arange(frames))
+    return jax.vmap(jax.vmap(sde.decoder))(jnp.swapaxes(states, 0, 1))
+
+
+def leap(model, x0: Float[Array, "batch dim"], frames: int, key: PRNGKeyArray) -> Array:
+    """Every frame in one step from the start, decoded."""
+    grid = FRAME * np.arange(1, frames + 1)
+
+    def one(x, key):
+        states = forecast(model.transition, x, 0.0, grid, key=key)
+        return jax.vmap(model.emission.mean)(states)
+
+    return jax.vmap(one)(x0, jr.split(key, len(x0)))
+
+
+def whole_forecasts(effort: Effort) -> Section:
+    """Means of 297 frames and 100 samples, by the paper-sized latent flow and latent SDE."""
+    small = effort.repeats < 10
+    frames, samples = (20, 10) if small else (FRAMES, SAMPLES)
+    model, rival = MocapSetting(setup=1).model(key=jr.key(0)), MocapLatentSDE(key=jr.key(1))
+    x0, key = jr.normal(jr.key(2), (samples, STATE)), jr.key(3)
+    one_step = jax.jit(lambda x0, key: leap(model, x0, frames, key))
+    solver = jax.jit(lambda x0, key: walk(rival, x0, frames, key))
+    calls = {
+        "latent flow, one step a frame": lambda: one_step(x0, key),
+        f"latent SDE, plain scan, steps of {STEP}": lambda: solver(x0, key),
+    }
+    timings = interleave(calls, repeats=effort.repeats, min_time=effort.min_time)
+    flow, sde = (timings[name].min for name in calls)
+    rows = {name: row | {"over the flow": timings[name].min / flow} for name, row in times(timings).items()}
+    return Section(f"A forecast of {frames} frames, {samples} samples", rows, {"forecast": sde / flow})
