@@ -34,7 +34,7 @@ docs: $(INSTALLED) ## build the documentation into site/; a broken link is an er
 
 clean: ## remove what was built; the environment and runs/ are kept
 	rm -rf site build dist .pytest_cache .ruff_cache
-	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

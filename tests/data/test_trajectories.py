@@ -119,3 +119,10 @@ def test_covariates_travel_with_their_rows():
     assert (data.window(start=0.5).u[0, :, 0] == [1, 2]).all()
     with pytest.raises(ValueError, match="series '0', row 1: covariate"):
         Trajectories.from_series([TIMES], [VALUES], u=[np.array([[0.0], [np.nan], [1.0]])])
+
+
+def test_unsigned_times_do_not_wrap_around():
+    with pytest.raises(ValueError, match="series '0'"):
+        Trajectories.from_arrays(np.array([3, 1], np.uint64), np.ones((1, 2, 1)))
+    data = Trajectories.from_arrays(np.array([1, 3], np.uint64), np.ones((1, 2, 1)))
+    assert data.times.tolist() == [[0.0, 2.0]]

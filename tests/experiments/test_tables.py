@@ -52,4 +52,5 @@ def test_segments_are_runs_of_consecutive_frames(getkey):
     "path", sorted(Path(__file__).parents[2].glob("results/*.json")), ids=lambda p: p.name
 )
 def test_kept_results_are_valid_json(path):
-    assert json.loads(path.read_text())
+    refuse = lambda name: pytest.fail(f"{name} is not JSON")
+    assert json.loads(path.read_text(), parse_constant=refuse)

@@ -152,3 +152,12 @@ def test_a_fitted_law_goes_on_in_its_own_units(getkey):
     assert second.flow.time_scale == first.flow.time_scale
     x, y = jnp.array([103.0]), jnp.array([105.0])
     assert jnp.allclose(second.flow.log_prob(y, x, 0.0, 2.0), first.flow.log_prob(y, x, 0.0, 2.0), atol=1e-3)
+
+
+def test_a_horizon_that_nothing_was_trained_for_is_not_claimed(getkey):
+    """`consistency_horizon` sets the unit of time; without the loss it teaches nothing."""
+    data = Trajectories.from_arrays(np.arange(5.0), np.random.default_rng(0).normal(size=(8, 5, 1)))
+    config = FitConfig(steps=2, log_every=1, horizon=2.0, consistency_horizon=8.0)
+    result = fit(StochasticFlow(1, width=4, layers=1, key=getkey()), data, config=config, key=getkey())
+    assert result.flow.horizon == 2.0
+    assert result.flow.time_scale == 8.0

@@ -5,13 +5,6 @@ live here.
 They take any law or bridge, learnt or exact, and plan their steps in Python; nothing here is trained.
 """
 
-from .kalman import (
-    KalmanResult as KalmanResult,
-    LinearGaussianModel as LinearGaussianModel,
-    Moments as Moments,
-    affine_step as affine_step,
-    kalman as kalman,
-)
 from .latent import (
     LatentDraws as LatentDraws,
     LikelihoodBound as LikelihoodBound,
@@ -19,6 +12,13 @@ from .latent import (
     impute_latent as impute_latent,
     likelihood_bound as likelihood_bound,
     observed_series as observed_series,
+)
+from .linear_gaussian import (
+    KalmanResult as KalmanResult,
+    LinearGaussianModel as LinearGaussianModel,
+    Moments as Moments,
+    affine_step as affine_step,
+    kalman as kalman,
 )
 from .readout import DriftAndDiffusion as DriftAndDiffusion, drift_and_diffusion as drift_and_diffusion
 from .rollout import forecast as forecast, interpolate as interpolate, rollout as rollout

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Iterable
@@ -39,8 +40,16 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Figures for machines, whole or not at all."""
-    write_atomically(path, json.dumps(content, indent=1).encode())
+    """Figures for machines, whole or not at all. What is not a number is null: JSON has no NaN."""
+    write_atomically(path, json.dumps(_finite(content), indent=1, allow_nan=False).encode())
+
+
+def _finite(content):
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def tree_names(tree: PyTree) -> list[str]:
@@ -130,6 +139,13 @@ class RunFolder:
         if folder.path.is_file():
             raise CheckpointError(f"{folder.path} is a file; a run needs a folder.")
         folder.path.mkdir(parents=True, exist_ok=True)
+        for name in (
+            CONFIG,
+            METRICS,
+            CHECKPOINT,
+        ):  # what a kill may have left of a write that was never finished
+            for leftover in folder.path.glob(f".{name}.*"):
+                leftover.unlink()
         config = folder.path / CONFIG
         if config.exists():
             known = folder.read_config()

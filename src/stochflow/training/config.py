@@ -38,7 +38,8 @@ class RunConfig:
     **Housekeeping**
 
     - `log_every`: steps between reports; must divide `steps`.
-    - `checkpoint_seconds`: at most this much work is lost if the process is killed.
+    - `checkpoint_seconds`: a checkpoint is written at the first report after this time: a kill loses at most so much,
+        and the steps since the last report.
     - `patience`: stop after this many validations in a row without improvement; `None` never stops early.
     """
 

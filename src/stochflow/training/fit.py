@@ -16,7 +16,7 @@ from ..laws import AbstractBridge, AbstractTransition, Standardised, Standardise
 from ..objectives import bridge_loss, stacked_gaps
 from .checkpoint import RunFolder, fingerprint
 from .config import FitConfig
-from .loop import Problem, train
+from .loop import Problem, check_loss, train
 from .validation import make_validation
 
 # May differ when a run goes on: they change what is saved when, and nothing that is learnt.
@@ -98,13 +98,15 @@ def fit(
         "config": {k: v for k, v in dataclasses.asdict(config).items() if k not in HOUSEKEEPING},
         "flow": repr(flow),
         "bridge": repr(bridge),
+        "weights": fingerprint(eqx.filter((flow, bridge), eqx.is_array)),
         "validation": None if validation is None else fingerprint((validation.times, validation.values)),
     }
-    run = None if folder is None else RunFolder.create(folder, record)
     model = FlowAndBridge(flow, bridge)
+    check_loss(model, problem, key=key)
+    run = None if folder is None else RunFolder.create(folder, record)
     trained = train(model, problem, config, key=key, folder=run, progress=progress)
     return FitResult(
-        flow=scaling.law(trained.model.flow, max(reach, scaling.horizon)),
+        flow=scaling.law(trained.model.flow, max(reach, scaling.horizon) if consistent else scaling.horizon),
         bridge=None if bridge is None else scaling.bridge(trained.model.bridge),
         history=trained.history,
         config=config,

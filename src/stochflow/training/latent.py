@@ -20,7 +20,7 @@ from ..objectives import bridge_loss, elbo_terms, stacked_gaps, state_rows
 from .checkpoint import RunFolder, fingerprint
 from .config import LatentConfig
 from .fit import HOUSEKEEPING
-from .loop import Problem, train
+from .loop import Problem, check_loss, train
 from .states import States
 
 # A longer series is seen a random stretch at a time, unless `window` says otherwise: memory must not grow with it.
@@ -81,10 +81,12 @@ def fit_latent(
     record = {
         "config": {k: v for k, v in dataclasses.asdict(config).items() if k not in HOUSEKEEPING},
         "model": repr(model),
+        "weights": fingerprint(eqx.filter(model, eqx.is_array)),
         "validation": fingerprint((validation.times, validation.values))
         if known
         else repr(validation is None),
     }
+    check_loss(model, problem, key=key)
     run = None if folder is None else RunFolder.create(folder, record)
     trained = train(model, problem, config, key=key, folder=run, progress=progress)
     return LatentFitResult(ObservedFlow(trained.model, units), trained.history, config, trained.stopped_early)

@@ -80,6 +80,11 @@ def train(
     return Trained(eqx.combine(chosen, static), history, stopped)
 
 
+def check_loss(model: PyTree, problem: Problem, *, key: PRNGKeyArray) -> None:
+    """Trace the loss once, so that what cannot be trained says so before anything is written."""
+    jax.eval_shape(lambda: problem.loss(model, problem.data, jnp.zeros((), jnp.int32), key)[0])
+
+
 def _run(chunk, state, history, problem, config, key, folder, about, progress, static):
     """Chunks until the end; logs, validates, saves and decides to stop between them."""
     last_save, stopped = time.monotonic(), _out_of_patience(state, config)
