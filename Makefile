@@ -18,7 +18,7 @@ test: $(INSTALLED) ## the tests, without those that take minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS)
 
 # Slow tests train or measure time: one at a time, or they would slow each other down.
-test-all: test ## the tests, all of them
+test-all: test docs ## the tests, all of them
 	$(BIN)/python -m pytest -q -m slow
 
 lint: $(INSTALLED) ## ruff and pyright
@@ -29,8 +29,9 @@ lint: $(INSTALLED) ## ruff and pyright
 bench: $(INSTALLED) ## time sampling, densities and training steps
 	$(BIN)/python -m benchmarks.run
 
-docs: $(INSTALLED) ## build the documentation into site/; a broken link is an error
+docs: $(INSTALLED) ## build the documentation into site/ and run its code; a broken link is an error
 	$(BIN)/mkdocs build --strict
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m docs
 
 clean: ## remove what was built; the environment and runs/ are kept
 	rm -rf site build dist .pytest_cache .ruff_cache

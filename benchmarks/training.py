@@ -11,9 +11,10 @@ import jax.random as jr
 from stochflow import BridgeFlow, FitConfig
 from stochflow.data import PairSampler
 from stochflow.data.lorenz import lorenz_trajectories
+from stochflow.laws import times_in_order
 from stochflow.metrics import interleave
 from stochflow.training import FlowAndBridge
-from stochflow.training.fit import _Objective
+from stochflow.training.fit import _Objective, _Source
 from stochflow.training.step import init_state, make_optimiser, make_step
 
 from .report import Effort, Section, times
@@ -71,10 +72,11 @@ def compile_step(sampler: PairSampler, batch: int, weight: float) -> Compiled:
     def chunk(state, data, key):
         loss = lambda params, step, key: objective.loss(eqx.combine(params, static), data, step, key)
         step = make_step(loss, optim, config, inner_filter=nothing)
-        return jax.lax.scan(lambda state, _: step(state, key), state, length=STEPS)
+        with times_in_order():
+            return jax.lax.scan(lambda state, _: step(state, key), state, length=STEPS)
 
     state = init_state(params, eqx.filter(params, nothing), optim, keep_best=False)
-    arguments = state, sampler, jr.key(7)
+    arguments = state, _Source(sampler), jr.key(7)
     begin = time.perf_counter()
     traced = jax.jit(chunk).trace(*arguments)
     after_trace = time.perf_counter()

@@ -51,11 +51,7 @@ def test_info_shows_a_run(tmp_path, monkeypatch, capsys):
     [
         (["info", "{here}"], 1, "is not a run folder"),
         (["reproduce", "lorenz", "--out", "{here}"], 1, "is not empty and has no config.json"),
-        (
-            ["reproduce", "lorenz", "--steps", "1500", "--out", "{here}/x"],
-            1,
-            "`log_every` must divide `steps`",
-        ),
+        (["reproduce", "lorenz", "--batch-size", "0"], 2, "`batch_size` must be"),
         (["reproduce", "lorenz", "--steps", "many"], 2, "--steps"),
         (["reproduce", "lorenz", "--seeds", "0"], 2, "--seeds"),
         (["reproduce", "weather"], 2, "No such command"),

@@ -44,7 +44,10 @@ def test_another_file_a_missing_one_and_one_of_another_layout_are_refused(small,
         load_mocap()
 
 
-@pytest.mark.skipif("STOCHFLOW_DATA" not in os.environ, reason="needs the data folder")
+@pytest.mark.skipif(
+    "STOCHFLOW_DATA" not in os.environ,
+    reason="the real file is not in the repository; STOCHFLOW_DATA names its folder, as in CI",
+)
 def test_zero_has_the_known_error_on_the_real_file():
     data = load_mocap()
     assert [len(data[part]) for part in ("train", "validation", "test")] == [16, 3, 4]

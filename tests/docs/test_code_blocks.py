@@ -50,6 +50,7 @@ def _pages() -> dict[str, Path]:
     return {str(path.relative_to(ROOT)): path for path in found if script(path.read_text()).strip()}
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("name", _pages())
 def test_the_code_of_a_page_runs(name, tmp_path):
     path = tmp_path / Path(name).with_suffix(".py").name

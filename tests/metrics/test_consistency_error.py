@@ -19,6 +19,12 @@ def test_exact_law_agrees_with_itself(steps, law, getkey):
     assert (jnp.abs(error.mean) < Z * error.se).all()
 
 
+def test_starts_may_be_of_another_precision_than_the_law(law, getkey):
+    x_s = jr.normal(getkey(), (4, 2), jnp.float32)
+    error = consistency_error(law(), x_s, 0.1, GAPS, steps=2, samples=64, key=getkey())
+    assert error.mean.shape == GAPS.shape
+
+
 @pytest.mark.parametrize("steps", [2, 4])
 def test_inconsistent_law_is_flagged(steps, law, getkey):
     x_s = jr.normal(getkey(), (30, 2))

@@ -14,7 +14,13 @@ from stochflow.laws import (
     OrnsteinUhlenbeck,
     OrnsteinUhlenbeckBridge,
 )
-from stochflow.objectives import negative_log_likelihood, one_to_two_gap, stacked_gaps, two_to_one_gap
+from stochflow.objectives import (
+    negative_log_likelihood,
+    one_to_two_gap,
+    one_way_loss,
+    stacked_gaps,
+    two_to_one_gap,
+)
 
 from ..flows.catalogue import shaken
 
@@ -108,3 +114,25 @@ def test_the_brownian_pair_is_consistent_too(getkey):
     law = BrownianMotion(jnp.array([0.2, -0.1]), jnp.array([1.0, 0.5]))
     value = one_to_two_gap(law, BrownianBridge(law), jnp.zeros(2), S, R, T, key=getkey())
     assert jnp.abs(value) < 1e-10
+
+
+def _triplets(batch):
+    return Triplets(jnp.ones((batch, 3)), *(jnp.full(batch, time) for time in (S, R, T)), None)
+
+
+def test_one_way_an_exact_law_pays_its_own_entropy(getkey):
+    """Two steps of an exact law are one step: its likelihood there is that at its own one-step samples."""
+    batch = 20_000
+    entropy = 0.5 * jnp.log(
+        2 * jnp.pi * jnp.e * OU.std**2 * -jnp.expm1(-2 * OU.rate * (T - S)) / (2 * OU.rate)
+    )
+    loss = jax.jit(one_way_loss, static_argnames="steps")(OU, _triplets(batch), steps=3, key=getkey())
+    # The log-density of a normal law in three dimensions has variance 3/2.
+    assert jnp.abs(loss - entropy.sum()) < 4 * jnp.sqrt(1.5 / batch)
+
+
+def test_one_way_the_short_steps_learn_nothing(getkey):
+    short, long = (OrnsteinUhlenbeck(jnp.ones(3), jnp.zeros(3), jnp.full(3, std)) for std in (1.0, 2.0))
+    grads = jax.grad(lambda law: one_way_loss(law, _triplets(8), steps=3, key=jr.key(0)))(Switch(short, long))
+    assert all((leaf == 0).all() for leaf in jax.tree.leaves(grads.short))
+    assert all((leaf != 0).any() for leaf in jax.tree.leaves(grads.long))

@@ -62,6 +62,32 @@ def test_consistency_trains_flow_and_bridge(settings, getkey):
     assert any(not jnp.array_equal(a, b) for a, b in zip(trained, jax.tree.leaves(bridge), strict=True))
 
 
+def test_one_way_long_gaps_are_taught_by_short_ones(getkey):
+    """Mean reversion over four times the longest gap of the data, from starts that the data has none of."""
+    rng, rows = np.random.default_rng(0), 6
+    values = np.empty((400, rows, 1))
+    values[:, 0] = rng.normal(size=(400, 1))
+    for i in range(1, rows):
+        values[:, i] = np.exp(-0.1) * values[:, i - 1] + np.sqrt(-np.expm1(-0.2)) * rng.normal(size=(400, 1))
+    data = Trajectories.from_arrays(0.1 * np.arange(rows), values)
+    config = FitConfig(
+        **(QUICK | {"steps": 1000, "log_every": 500, "ema": 0.98}),
+        consistency=1.0,
+        consistency_horizon=2.0,
+        one_way=8,
+    )
+    starts = rng.uniform(-3, 3, (1000, 1))
+    result = fit(
+        StochasticFlow(1, width=16, layers=2, key=getkey()), data, config=config, starts=starts, key=getkey()
+    )
+    assert np.isfinite(result.history[-1]["taught_nll"])
+    assert result.flow.horizon == 2.0
+    draw = jax.jit(jax.vmap(lambda key: result.flow.sample(jnp.array([2.0]), 0.0, 2.0, key=key)))
+    draws = draw(jr.split(getkey(), 2000))
+    assert abs(draws.mean() - 2 * np.exp(-2)) < 0.2
+    assert abs(draws.std() - np.sqrt(-np.expm1(-4))) < 0.15
+
+
 def test_validation_reports_by_gap_and_keeps_the_best(getkey):
     train, held_out = _walk().split(0.75, 0.25, seed=0)
     config = FitConfig(**QUICK, patience=50)
@@ -98,6 +124,15 @@ def test_one_pair_is_enough_to_run(getkey):
             "`bridge` has dim 3 but `flow` has 2",
         ),
         (lambda: dict(bridge=BridgeFlow(2, key=jr.key(0))), "`bridge` would not be trained"),
+        (
+            lambda: dict(bridge=BridgeFlow(2, key=jr.key(0)), config=FitConfig(consistency=0.4, one_way=8)),
+            "`bridge` would not be trained with `config.one_way`",
+        ),
+        (lambda: dict(starts=np.zeros((4, 2))), "`starts` would not be used"),
+        (
+            lambda: dict(starts=np.zeros((4, 3)), config=FitConfig(consistency=0.4, one_way=8)),
+            r"`starts` must be an array of states, \(number, 2\); got shape \(4, 3\)",
+        ),
         (lambda: dict(validation=_walk(dim=1)), "`validation` has 1 channels"),
         (lambda: dict(config=FitConfig(patience=3)), "`validation` must be given"),
         (lambda: dict(trajectories=_walk(rows=1)), "no series has two complete rows|constant"),

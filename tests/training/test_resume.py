@@ -22,7 +22,12 @@ KEY = jr.key(2)
 
 
 def _start(folder):
-    env = os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    # All runs of this test are one program: it is compiled once.
+    env = os.environ | {
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+        "JAX_COMPILATION_CACHE_DIR": str(folder.parent.parent / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
     return subprocess.Popen([sys.executable, SCRIPT, folder, str(STEPS)], env=env)
 
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
-from ..laws import AbstractBridge, time_gap
+from ..laws import AbstractBridge, require_order, time_gap
 from .nets import MLP
 from .stack import Base, GatedStack, check_sizes, make_condition
 
@@ -64,7 +64,7 @@ class BridgeFlow(AbstractBridge):
     def _base(self, x_s, x_t, s, r, t, u):
         x_s = jnp.asarray(x_s, jnp.result_type(x_s, float))
         dt = time_gap(s, t).astype(x_s.dtype)
-        r = eqx.error_if(jnp.asarray(r), (r < s) | (r > t), "`r` must lie between `s` and `t`.")
+        r = require_order(jnp.asarray(r), (r < s) | (r > t), "`r` must lie between `s` and `t`.")
         tau = ((r - s) / jnp.where(dt == 0, 1.0, dt)).astype(x_s.dtype)
         scalars = [dt, tau] if self.autonomous else [dt, tau, jnp.asarray(s, x_s.dtype)]
         c = make_condition({"x_s": x_s, "x_t": x_t}, scalars, u, dim=self.dim, cond_dim=self.cond_dim)

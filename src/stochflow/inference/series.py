@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from ..data import Trajectories
 from ..laws import AbstractTransition
@@ -49,13 +49,11 @@ def simulate(
     pick_key, kernel_key, time_key, noise_key = jr.split(key, 4)
     series, rows = _first_complete_rows(like)
     chosen = np.asarray(jr.randint(pick_key, (number,), 0, len(series)))
-    firsts = like.values[series, rows].astype(np.float64)
-    kernel = smoothing * firsts.std(axis=0) * np.asarray(jr.normal(kernel_key, (number, like.dim)))
-    starts = firsts.mean(axis=0) + (firsts[chosen] - firsts.mean(axis=0) + kernel) / np.sqrt(1 + smoothing**2)
+    starts = _spread(like.values[series, rows], chosen, smoothing, kernel_key)
     covariates = None if like.u is None else like.u[series[chosen], rows[chosen]]
     times = _random_times(number, span, low, high, time_key)
     pool = _residuals(law, like, low, high) if residuals else None
-    values = _paths(law, starts.astype(np.float32), times, covariates, pool, noise_key)
+    values = _paths(law, starts, times, covariates, pool, noise_key)
     # Up to the row that reaches the span.
     lengths = 1 + (times < span * (1 - 1e-6)).sum(axis=1)
     cut = lambda array: [np.asarray(row)[:n] for row, n in zip(array, lengths, strict=True)]
@@ -63,6 +61,23 @@ def simulate(
     return Trajectories.from_series(
         cut(times.astype(np.float64)), cut(values), u=None if along is None else cut(along)
     )
+
+
+def smoothed_starts(
+    like: Trajectories, number: int, smoothing: float, *, key: PRNGKeyArray
+) -> Float[np.ndarray, "number dim"]:
+    """First complete rows of `like`, drawn with replacement and spread as `simulate` does."""
+    pick_key, kernel_key = jr.split(key)
+    series, rows = _first_complete_rows(like)
+    chosen = np.asarray(jr.randint(pick_key, (number,), 0, len(series)))
+    return _spread(like.values[series, rows], chosen, smoothing, kernel_key)
+
+
+def _spread(firsts, chosen, smoothing, key):
+    firsts = firsts.astype(np.float64)
+    mean, std = firsts.mean(axis=0), firsts.std(axis=0)
+    kernel = smoothing * std * np.asarray(jr.normal(key, (len(chosen), firsts.shape[1])))
+    return (mean + (firsts[chosen] - mean + kernel) / np.sqrt(1 + smoothing**2)).astype(np.float32)
 
 
 def _first_complete_rows(like):

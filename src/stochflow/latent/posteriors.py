@@ -103,18 +103,67 @@ class WindowPosterior(AbstractPosterior):
         return _independent_path(self.marginals(series), key)
 
 
-class FilteringPosterior(AbstractPosterior):
-    r"""$q(x_{t_i} \mid o_{\le t_i})$ by a GRU over $[o, \Delta t\,[, t]\,[, \text{mask}]]$ (the paper's Eq. 14).
+class Reader(eqx.Module):
+    r"""A GRU over the rows of a series, $[o, \Delta t\,[, t]\,[, \text{mask}]]$ a row.
 
-    States are independent given what the GRU has read. `mask_input` tells it which channels were observed; without it
-    a missing value is a zero, the mean of standardised data.
+    `mask_input` tells it which channels were observed; without it a missing value is a zero, the mean of standardised
+    data. `reverse` reads from the end, where a row's gap is that to the row after it.
     """
 
     cell: eqx.nn.GRUCell
-    head: eqx.nn.MLP
-    dim: int = eqx.field(static=True)
     autonomous: bool = eqx.field(static=True)
     mask_input: bool = eqx.field(static=True)
+    reverse: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        channels: int,
+        hidden: int,
+        *,
+        autonomous: bool,
+        mask_input: bool,
+        reverse: bool = False,
+        key: PRNGKeyArray,
+    ):
+        size = channels * (2 if mask_input else 1) + 1 + (not autonomous)
+        self.cell = eqx.nn.GRUCell(size, hidden, key=key)
+        self.autonomous = autonomous
+        self.mask_input = mask_input
+        self.reverse = reverse
+
+    def __call__(self, series: Series) -> Float[Array, "rows hidden"]:
+        """What it remembers at each row; padding leaves its memory as it was."""
+
+        def step(hidden, now):
+            row, here = now
+            hidden = jnp.where(here, self.cell(row, hidden), hidden)
+            return hidden, hidden
+
+        rows = self._rows(series).astype(self.cell.weight_hh.dtype)
+        start = jnp.zeros(self.cell.hidden_size, rows.dtype)
+        return jax.lax.scan(step, start, (rows, series.present), reverse=self.reverse)[1]
+
+    def _rows(self, series):
+        gaps = series.gaps
+        if self.reverse:
+            gaps = jnp.concatenate([gaps[1:], jnp.zeros_like(gaps[:1])])
+        columns = [series.seen, gaps[:, None]]
+        if not self.autonomous:
+            columns.append(series.times[:, None])
+        if self.mask_input:
+            columns.append(series.mask)
+        return jnp.concatenate([column.astype(series.seen.dtype) for column in columns], axis=1)
+
+
+class FilteringPosterior(AbstractPosterior):
+    r"""$q(x_{t_i} \mid o_{\le t_i})$ by a GRU over the past (the paper's Eq. 14).
+
+    States are independent given what the GRU has read. With `mask_input` it is told which channels were observed.
+    """
+
+    reader: Reader
+    head: eqx.nn.MLP
+    dim: int = eqx.field(static=True)
     context: int = eqx.field(static=True)
     independent: bool = eqx.field(static=True)
 
@@ -130,19 +179,15 @@ class FilteringPosterior(AbstractPosterior):
         mask_input: bool = False,
         key: PRNGKeyArray,
     ):
-        cell_key, head_key = jr.split(key)
-        size = _input_size(channels, autonomous, mask_input)
-        self.cell = eqx.nn.GRUCell(size, hidden, key=cell_key)
+        reader_key, head_key = jr.split(key)
+        self.reader = Reader(channels, hidden, autonomous=autonomous, mask_input=mask_input, key=reader_key)
         self.head = eqx.nn.MLP(hidden, 2 * dim, width, depth, jax.nn.softplus, key=head_key)
         self.dim = dim
-        self.autonomous = autonomous
-        self.mask_input = mask_input
         self.context = 0
         self.independent = True
 
     def marginals(self, series):
-        rows = _inputs(series, series.gaps, self.autonomous, self.mask_input)
-        return _mean_and_std(jax.vmap(self.head)(_read(self.cell, rows, series.present)))
+        return _mean_and_std(jax.vmap(self.head)(self.reader(series)))
 
     def sample_and_log_prob(self, series, *, key):
         return _independent_path(self.marginals(series), key)
@@ -159,12 +204,10 @@ class SmoothingPosterior(AbstractPosterior):
     the series up to it.
     """
 
-    forward: eqx.nn.GRUCell
-    backward: eqx.nn.GRUCell
+    forward: Reader
+    backward: Reader
     head: eqx.nn.MLP
     dim: int = eqx.field(static=True)
-    autonomous: bool = eqx.field(static=True)
-    mask_input: bool = eqx.field(static=True)
     context: int = eqx.field(static=True)
     independent: bool = eqx.field(static=True)
 
@@ -181,14 +224,12 @@ class SmoothingPosterior(AbstractPosterior):
         key: PRNGKeyArray,
     ):
         forward_key, backward_key, head_key = jr.split(key, 3)
-        size = _input_size(channels, autonomous, mask_input)
-        self.forward = eqx.nn.GRUCell(size, hidden, key=forward_key)
-        self.backward = eqx.nn.GRUCell(size, hidden, key=backward_key)
+        inputs = {"autonomous": autonomous, "mask_input": mask_input}
+        self.forward = Reader(channels, hidden, **inputs, key=forward_key)
+        self.backward = Reader(channels, hidden, **inputs, reverse=True, key=backward_key)
         # Beside what the GRUs have read: the gap to the row before, over which the state has moved.
         self.head = eqx.nn.MLP(2 * hidden + 1, dim * (dim + 2), width, depth, jax.nn.softplus, key=head_key)
         self.dim = dim
-        self.autonomous = autonomous
-        self.mask_input = mask_input
         self.context = 0
         self.independent = False
 
@@ -218,47 +259,13 @@ class SmoothingPosterior(AbstractPosterior):
         return PathSample(x, _log_normal(noise, stds))
 
     def _kernels(self, series):
-        ahead = jnp.concatenate([series.gaps[1:], jnp.zeros_like(series.gaps[:1])])
-        forward = _read(
-            self.forward, _inputs(series, series.gaps, self.autonomous, self.mask_input), series.present
-        )
-        backward = _read(
-            self.backward,
-            _inputs(series, ahead, self.autonomous, self.mask_input),
-            series.present,
-            reverse=True,
-        )
-        inputs = jnp.concatenate([forward, backward, series.gaps[:, None]], axis=1)
+        inputs = [self.forward(series), self.backward(series), series.gaps[:, None]]
+        inputs = jnp.concatenate([part.astype(inputs[0].dtype) for part in inputs], axis=1)
         raw = jax.vmap(self.head)(inputs)
         matrix, shift, raw_std = jnp.split(raw, [self.dim**2, self.dim**2 + self.dim], axis=1)
         first = jnp.arange(len(raw)) == 0
         matrix = jnp.where(first[:, None, None], 0.0, matrix.reshape(-1, self.dim, self.dim))
         return matrix, shift, _std(raw_std)
-
-
-def _input_size(channels, autonomous, mask_input):
-    return channels * (2 if mask_input else 1) + 1 + (not autonomous)
-
-
-def _inputs(series, gaps, autonomous, mask_input):
-    columns = [series.seen, gaps[:, None]]
-    if not autonomous:
-        columns.append(series.times[:, None])
-    if mask_input:
-        columns.append(series.mask)
-    return jnp.concatenate([column.astype(series.seen.dtype) for column in columns], axis=1)
-
-
-def _read(cell, rows, present, *, reverse=False):
-    """What the GRU remembers at each row; padding leaves its memory as it was."""
-    rows = rows.astype(cell.weight_hh.dtype)
-
-    def step(hidden, now):
-        row, here = now
-        hidden = jnp.where(here, cell(row, hidden), hidden)
-        return hidden, hidden
-
-    return jax.lax.scan(step, jnp.zeros(cell.hidden_size, rows.dtype), (rows, present), reverse=reverse)[1]
 
 
 def _mean_and_std(raw):

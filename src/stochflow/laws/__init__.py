@@ -15,7 +15,9 @@ from .gaps import (
     pinned_end as pinned_end,
     point_mass_log_prob as point_mass_log_prob,
     positive_gap as positive_gap,
+    require_order as require_order,
     time_gap as time_gap,
+    times_in_order as times_in_order,
 )
 from .gaussian import (
     AbstractGaussianBridge as AbstractGaussianBridge,

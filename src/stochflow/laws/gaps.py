@@ -4,6 +4,10 @@ A law with no time to move is *held* at a point. Each law computes its formulas 
 divide by (`positive_gap`) and then chooses between that and the point, so that no gradient is NaN.
 """
 
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
 import equinox as eqx
 import jax.numpy as jnp
 from jax.core import Tracer
@@ -11,13 +15,35 @@ from jaxtyping import Array, Bool, Float, Scalar, ScalarLike
 
 BACKWARDS = "`t` must not be earlier than `s`: a transition law runs forwards."
 
+_times_in_order = contextvars.ContextVar("_times_in_order", default=False)
+
+
+@contextlib.contextmanager
+def times_in_order() -> Iterator[None]:
+    """What is traced within takes times to be in order, unchecked.
+
+    A check under `jit` is a callback into Python: it slows a small program down, keeps XLA from moving anything across
+    it and keeps the program out of the compilation cache. Where times are known to be in order, as those of training
+    batches are, it is not worth that.
+    """
+    token = _times_in_order.set(True)
+    try:
+        yield
+    finally:
+        _times_in_order.reset(token)
+
+
+def require_order(value: Array, bad: Bool[Array, ""], message: str) -> Array:
+    """`value`, and an error at run time where times are out of order."""
+    return value if _times_in_order.get() else eqx.error_if(value, bad, message)
+
 
 def time_gap(s: ScalarLike, t: ScalarLike) -> Scalar:
     r"""$\Delta t = t - s$; an error, under `jit` too, if `t` is earlier than `s`."""
     gap = jnp.asarray(t) - jnp.asarray(s)
     if not isinstance(gap, Tracer) and bool(gap < 0):
         raise ValueError(f"{BACKWARDS} Got {float(gap):g}.")
-    return eqx.error_if(gap, gap < 0, BACKWARDS)
+    return require_order(gap, gap < 0, BACKWARDS)
 
 
 def bridge_gaps(s: ScalarLike, r: ScalarLike, t: ScalarLike) -> tuple[Scalar, Scalar]:
@@ -25,7 +51,7 @@ def bridge_gaps(s: ScalarLike, r: ScalarLike, t: ScalarLike) -> tuple[Scalar, Sc
     before, after = jnp.asarray(r) - jnp.asarray(s), jnp.asarray(t) - jnp.asarray(r)
     message = "`r` must lie between `s` and `t`: a bridge is tied at both ends."
     outside = (before < 0) | (after < 0)
-    return eqx.error_if(before, outside, message), eqx.error_if(after, outside, message)
+    return require_order(before, outside, message), require_order(after, outside, message)
 
 
 def positive_gap(gap: Scalar) -> Scalar:

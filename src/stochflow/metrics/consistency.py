@@ -108,7 +108,9 @@ def _walk(law, x_s, s, gap, steps, key) -> Float[Array, " dim"]:
         i, key = step
         return law.sample(x, s + gap * i / steps, s + gap * (i + 1) / steps, key=key), None
 
-    return jax.lax.scan(step, x_s, (jnp.arange(steps), jr.split(key, steps)))[0]
+    # A law may answer in another precision than it is asked in.
+    start = x_s.astype(jax.eval_shape(lambda: step(x_s, (0, key))[0]).dtype)
+    return jax.lax.scan(step, start, (jnp.arange(steps), jr.split(key, steps)))[0]
 
 
 def _mean_over_starts(statistic, x_s, gaps, key) -> tuple[Float[Array, " gaps"], Float[Array, " gaps"]]:

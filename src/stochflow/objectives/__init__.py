@@ -9,6 +9,7 @@ from .consistency import (
     Gaps as Gaps,
     bridge_loss as bridge_loss,
     one_to_two_gap as one_to_two_gap,
+    one_way_loss as one_way_loss,
     stacked_gaps as stacked_gaps,
     two_to_one_gap as two_to_one_gap,
 )

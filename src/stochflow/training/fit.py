@@ -2,18 +2,18 @@
 
 import dataclasses
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..data import PairSampler, Trajectories, draw_triplets
 from ..laws import AbstractBridge, AbstractTransition, Standardised, StandardisedBridge
-from ..objectives import bridge_loss, stacked_gaps
+from ..objectives import bridge_loss, one_way_loss, stacked_gaps
 from .checkpoint import RunFolder, fingerprint
 from .config import FitConfig
 from .loop import Problem, check_loss, train
@@ -54,6 +54,7 @@ def fit(
     bridge: AbstractBridge | None = None,
     config: FitConfig = FitConfig(),
     validation: Trajectories | None = None,
+    starts: Float[np.ndarray, "states dim"] | None = None,
     folder: str | os.PathLike | None = None,
     progress: bool | None = None,
     key: PRNGKeyArray,
@@ -68,12 +69,16 @@ def fit(
     - `config`: see [`FitConfig`][stochflow.FitConfig].
     - `validation`: series to report the log-likelihood of, per gap; the weights that do best on them are
         returned, and `config.patience` may stop the run early.
+    - `starts`: states, in the data's units, that half of the consistency loss's triplets then start from; by default
+        all of them start at rows of the data. The loss needs no data at its starts, so a region that few series pass
+        can be given its due.
     - `folder`: a run folder. Config and metrics are written to it and checkpoints as the run goes; if it holds
         an unfinished run with the same arguments, that run goes on, bit for bit as if it had never stopped.
     - `progress`: show a bar; by default on a terminal only.
     - `key`: for batches and noise.
     """
     _check(flow, trajectories, bridge, config, validation)
+    _check_starts(starts, trajectories, config)
     scaling = _Scaling.of(trajectories, config)
     if isinstance(flow, Standardised):
         scaling, flow = scaling.in_units_of(flow), flow.law
@@ -89,7 +94,7 @@ def fit(
     consistent = config.consistency > 0
     problem = Problem(
         loss=objective.loss,
-        data=sampler,
+        data=_Source(sampler, None if starts is None else scaling.states(starts)),
         inner_loss=objective.bridge_loss if consistent and config.bridge_steps else None,
         inner=(lambda model: model.bridge) if consistent and config.bridge_steps else None,
         validate=None if validation is None else make_validation(scaling.apply(validation), sampler.horizon),
@@ -101,6 +106,8 @@ def fit(
         "weights": fingerprint(eqx.filter((flow, bridge), eqx.is_array)),
         "validation": None if validation is None else fingerprint((validation.times, validation.values)),
     }
+    if starts is not None:
+        record["starts"] = fingerprint(np.asarray(starts, np.float32))
     model = FlowAndBridge(flow, bridge)
     check_loss(model, problem, key=key)
     run = None if folder is None else RunFolder.create(folder, record)
@@ -145,11 +152,21 @@ class _Scaling:
         times = (data.times / self.time_scale).astype(np.float32)
         return dataclasses.replace(data, values=values, times=times)
 
+    def states(self, states: np.ndarray) -> Array:
+        return jnp.asarray((np.asarray(states, np.float64) - self.loc) / self.scale, jnp.float32)
+
     def law(self, law: AbstractTransition, horizon: float) -> Standardised:
         return Standardised(law, jnp.asarray(self.loc), jnp.asarray(self.scale), self.time_scale, horizon)
 
     def bridge(self, bridge: AbstractBridge) -> StandardisedBridge:
         return StandardisedBridge(bridge, jnp.asarray(self.loc), jnp.asarray(self.scale), self.time_scale)
+
+
+class _Source(NamedTuple):
+    """What batches are drawn from: pairs of the data, and states for triplets beside its own."""
+
+    pairs: PairSampler
+    starts: Float[Array, "states dim"] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,62 +176,91 @@ class _Objective:
     config: FitConfig
     horizon: float
 
-    def loss(self, model, sampler, step, key):
+    def loss(self, model, source, step, key):
         start = self.config.consistency_start
         if self.config.consistency == 0:
-            return self.likelihood_loss(model, sampler, step, key)
+            return self.likelihood_loss(model, source, step, key)
+        consistent = self.one_way_loss if self.config.one_way else self.consistent_loss
         if start == 0:
-            return self.consistent_loss(model, sampler, step, key)
-        return jax.lax.cond(
-            step < start, self.likelihood_loss, self.consistent_loss, model, sampler, step, key
-        )
+            return consistent(model, source, step, key)
+        return jax.lax.cond(step < start, self.likelihood_loss, consistent, model, source, step, key)
 
-    def likelihood_loss(self, model, sampler, step, key):
+    def likelihood_loss(self, model, source, step, key):
         del step
         pair_key, _, _ = jr.split(key, 3)
-        pairs = sampler.draw(self.config.batch_size, key=pair_key)
+        pairs = source.pairs.draw(self.config.batch_size, key=pair_key)
         log_prob = jax.vmap(model.flow.log_prob, in_axes=(0, 0, 0, 0, None if pairs.u is None else 0))
         nll = -log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u).mean()
-        unknown = {"one_to_two": jnp.nan, "two_to_one": jnp.nan} if self.config.consistency else {}
-        return nll, {"nll": nll} | jax.tree.map(lambda v: jnp.asarray(v, nll.dtype), unknown)
+        return nll, {"nll": nll} | {name: jnp.asarray(jnp.nan, nll.dtype) for name in self._extra}
 
-    def consistent_loss(self, model, sampler, step, key):
+    @property
+    def _extra(self) -> tuple[str, ...]:
+        """Names of the terms that are not known before the consistency loss sets in."""
+        if self.config.consistency == 0:
+            return ()
+        return ("taught_nll",) if self.config.one_way else ("one_to_two", "two_to_one")
+
+    def consistent_loss(self, model, source, step, key):
         pair_key, triplet_key, noise_key = jr.split(key, 3)
-        pairs = sampler.draw(self.config.batch_size, key=pair_key)
+        pairs = source.pairs.draw(self.config.batch_size, key=pair_key)
         gaps = stacked_gaps(
-            model.flow, model.bridge, self._triplets(sampler, triplet_key), pairs, key=noise_key
+            model.flow, model.bridge, self._triplets(source, triplet_key), pairs, key=noise_key
         )
         nll, one_to_two, two_to_one = -gaps.log_prob.mean(), gaps.one_to_two.mean(), gaps.two_to_one.mean()
-        risen = (step - self.config.consistency_start + 1) / (self.config.consistency_warmup + 1)
         gap = self.config.one_to_two * one_to_two + self.config.two_to_one * two_to_one
-        loss = nll + self.config.consistency * jnp.clip(risen, 0.0, 1.0).astype(nll.dtype) * gap
+        loss = nll + self._weight(step, nll.dtype) * gap
         return loss, {"nll": nll, "one_to_two": one_to_two, "two_to_one": two_to_one}
 
-    def bridge_loss(self, model, sampler, step, key):
+    def one_way_loss(self, model, source, step, key):
+        _, triplet_key, noise_key = jr.split(key, 3)
+        nll, _ = self.likelihood_loss(model, source, step, key)
+        triplets = self._triplets(source, triplet_key)
+        # Gaps that the data has plenty of learn from the data alone: what teaches must not be its own pupil.
+        shortest = 0.5 * source.pairs.horizon
+        ends = jr.uniform(jr.fold_in(triplet_key, 2), triplets.s.shape, minval=shortest, maxval=self.horizon)
+        triplets = triplets._replace(t=triplets.s + ends)
+        taught = one_way_loss(model.flow, triplets, steps=self.config.one_way, key=noise_key)
+        return nll + self._weight(step, nll.dtype) * taught, {"nll": nll, "taught_nll": taught}
+
+    def _weight(self, step, dtype):
+        risen = (step - self.config.consistency_start + 1) / (self.config.consistency_warmup + 1)
+        return self.config.consistency * jnp.clip(risen, 0.0, 1.0).astype(dtype)
+
+    def bridge_loss(self, model, source, step, key):
         del step
         triplet_key, noise_key = jr.split(key)
-        triplets = self._triplets(sampler, triplet_key)
+        triplets = self._triplets(source, triplet_key)
         return bridge_loss(model.flow, model.bridge, triplets, key=noise_key), {}
 
-    def _triplets(self, sampler, key):
+    def _triplets(self, source, key):
         batch = self.config.consistency_batch or self.config.batch_size
         draw_key, jitter_key = jr.split(key)
         triplets = draw_triplets(
-            sampler, batch, horizon=self.horizon, scheme=self.config.triplets, key=draw_key
+            source.pairs, batch, horizon=self.horizon, scheme=self.config.triplets, key=draw_key
         )
+        if source.starts is not None:
+            triplets = triplets._replace(x_s=_replace_half(triplets.x_s, source.starts, jr.fold_in(key, 1)))
         if self.config.consistency_jitter == 0:
             return triplets
         moved = self.config.consistency_jitter * jr.normal(jitter_key, triplets.x_s.shape)
         return triplets._replace(x_s=triplets.x_s + moved)
 
 
+def _replace_half(x_s, starts, key):
+    """The last half by states drawn from `starts`."""
+    half = x_s.shape[0] // 2
+    return x_s.at[half:].set(starts[jr.randint(key, (x_s.shape[0] - half,), 0, starts.shape[0])])
+
+
 def _check(flow, data, bridge, config, validation):
     if flow.dim != data.dim:
         raise ValueError(f"`flow` has dim {flow.dim} but the trajectories have {data.dim} channels.")
-    if config.consistency > 0 and bridge is None:
+    if config.consistency > 0 and bridge is None and not config.one_way:
         raise ValueError(
             "`bridge` must be given when `config.consistency` is positive, such as BridgeFlow(dim)."
         )
+    if config.one_way and bridge is not None:
+        raise ValueError("`bridge` would not be trained with `config.one_way`; leave it out.")
     if config.consistency == 0 and bridge is not None:
         raise ValueError("`bridge` would not be trained: set `config.consistency`, or leave the bridge out.")
     if bridge is not None and bridge.dim != flow.dim:
@@ -226,3 +272,17 @@ def _check(flow, data, bridge, config, validation):
         )
     if config.patience is not None and validation is None:
         raise ValueError("`validation` must be given when `config.patience` is set.")
+
+
+def _check_starts(starts, data, config):
+    if starts is None:
+        return
+    if config.consistency == 0:
+        raise ValueError("`starts` would not be used: set `config.consistency`, or leave them out.")
+    if data.u is not None:
+        raise ValueError("`starts` have no covariates, but the trajectories do; leave them out.")
+    shape = np.shape(starts)
+    if len(shape) != 2 or shape[0] == 0 or shape[1] != data.dim:
+        raise ValueError(f"`starts` must be an array of states, (number, {data.dim}); got shape {shape}.")
+    if not np.isfinite(starts).all():
+        raise ValueError("`starts` must be finite.")

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import PRNGKeyArray, PyTree
 
+from ..laws import times_in_order
 from .checkpoint import CheckpointError, RunFolder, fingerprint, load_tree, save_tree
 from .config import RunConfig
 from .progress import progress_bar
@@ -66,7 +67,8 @@ def train(
             inner_loss=None if problem.inner_loss is None else _bind(problem.inner_loss, static, data),
             inner_filter=inner_filter,
         )
-        state, metrics = jax.lax.scan(lambda s, _: step(s, key), state, length=config.log_every)
+        with times_in_order():  # batches are drawn so
+            state, metrics = jax.lax.scan(lambda s, _: step(s, key), state, length=config.log_every)
         return state, jax.tree.map(jnp.mean, metrics)
 
     inner_params = eqx.filter(params, inner_filter)

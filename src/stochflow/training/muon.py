@@ -1,8 +1,9 @@
-"""Muon, with matrices of one shape orthogonalised together.
+"""Muon, with matrices of about one shape orthogonalised together.
 
 Muon (Jordan et al., 2024) replaces the momentum of each weight matrix by the nearest semi-orthogonal matrix,
 found by a few Newton–Schulz steps, and leaves vectors to Adam. Our networks are many small matrices of few
-shapes, so the Newton–Schulz steps are taken for all matrices of one shape together.
+shapes, so the Newton–Schulz steps are taken for all matrices of one shape together: laid on their long side and, if
+thin, padded with zero rows to a round number of them.
 """
 
 from typing import NamedTuple
@@ -15,21 +16,20 @@ from jaxtyping import Array, Float
 # The quintic of Jordan et al.: it maps singular values to about [0.7, 1.2] in five steps, fast rather than exact.
 QUINTIC = (3.4445, -4.7750, 2.0315)
 NEWTON_SCHULZ_STEPS = 5
+# Thin matrices are padded with zero rows to a multiple of this, so that those of almost one shape go together.
+ROUND = 16
 
 
 def orthogonalise(stack: Float[Array, "number rows cols"]) -> Float[Array, "number rows cols"]:
-    """Each matrix's nearest semi-orthogonal matrix, to the accuracy that Muon wants."""
+    """Each wide matrix's nearest semi-orthogonal matrix, to the accuracy that Muon wants."""
     a, b, c = QUINTIC
-    wide = stack.shape[1] > stack.shape[2]
-    x = jnp.swapaxes(stack, 1, 2) if wide else stack
-    x = x / (jnp.linalg.norm(x, axis=(1, 2), keepdims=True) + 1e-8)
+    x = stack / (jnp.linalg.norm(stack, axis=(1, 2), keepdims=True) + 1e-8)
 
     def step(_, x):
         gram = x @ jnp.swapaxes(x, 1, 2)
         return a * x + (b * gram + c * gram @ gram) @ x
 
-    x = jax.lax.fori_loop(0, NEWTON_SCHULZ_STEPS, step, x)
-    return jnp.swapaxes(x, 1, 2) if wide else x
+    return jax.lax.fori_loop(0, NEWTON_SCHULZ_STEPS, step, x)
 
 
 class MuonState(NamedTuple):
@@ -55,15 +55,38 @@ def scale_by_muon(beta: float = 0.95) -> optax.GradientTransformation:
 
 def _by_shape(tree: optax.Updates) -> optax.Updates:
     leaves, treedef = jax.tree.flatten(tree)
-    shapes = sorted({leaf.shape for leaf in leaves})
+    groups: dict[tuple[int, int], list[int]] = {}
+    for i, leaf in enumerate(leaves):
+        groups.setdefault(_room(leaf.shape), []).append(i)
     done = {}
-    for shape in shapes:
-        places = [i for i, leaf in enumerate(leaves) if leaf.shape == shape]
-        stack = orthogonalise(jnp.stack([leaves[i] for i in places]))
-        # A wide layer's update is scaled so that its output moves as far as a square one's (rows are inputs).
-        gain = max(1.0, shape[1] / shape[0]) ** 0.5
-        done |= {i: gain * matrix for i, matrix in zip(places, stack, strict=True)}
+    for (rows, _), places in groups.items():
+        stack = orthogonalise(jnp.stack([_lay(leaves[i], rows) for i in places]))
+        done |= {
+            i: _gain(leaves[i].shape) * _unlay(m, leaves[i].shape) for i, m in zip(places, stack, strict=True)
+        }
     return jax.tree.unflatten(treedef, [done[i] for i in range(len(leaves))])
+
+
+def _room(shape: tuple[int, ...]) -> tuple[int, int]:
+    """The stack that a matrix belongs to: wide, with a round number of rows."""
+    rows, cols = sorted(shape)
+    return min(-(-rows // ROUND) * ROUND, cols), cols
+
+
+def _lay(matrix, rows):
+    """The matrix on its long side with zero rows added; they stay zero, and change nothing in the others."""
+    matrix = matrix.T if matrix.shape[0] > matrix.shape[1] else matrix
+    return jnp.pad(matrix, ((0, rows - matrix.shape[0]), (0, 0)))
+
+
+def _unlay(matrix, shape):
+    matrix = matrix[: min(shape)]
+    return matrix.T if shape[0] > shape[1] else matrix
+
+
+def _gain(shape: tuple[int, ...]) -> float:
+    """A wide layer's update is scaled so that its output moves as far as a square one's (rows are inputs)."""
+    return max(1.0, shape[1] / shape[0]) ** 0.5
 
 
 def muon(
