@@ -17,9 +17,9 @@ def main(folder, steps):
         steps=steps, batch_size=16, log_every=20, checkpoint_seconds=0.05, consistency=0.2, bridge_steps=1
     )
     result = stochflow.fit(
-        stochflow.StochasticFlow(2, width=8, layers=2, key=jr.key(0)),
+        stochflow.StochasticFlow(2, width=8, layers=1, key=jr.key(0)),
         data,
-        bridge=stochflow.BridgeFlow(2, width=8, layers=2, key=jr.key(1)),
+        bridge=stochflow.BridgeFlow(2, width=8, layers=1, key=jr.key(1)),
         config=config,
         validation=data,
         folder=folder,

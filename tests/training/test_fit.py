@@ -22,7 +22,7 @@ def _walk(series=16, rows=12, dim=2, seed=0):
 def test_fit_returns_a_law_in_the_users_units(getkey):
     data = _walk()
     result = fit(
-        StochasticFlow(2, width=8, layers=2, key=getkey()), data, config=FitConfig(**QUICK), key=getkey()
+        StochasticFlow(2, width=8, layers=1, key=getkey()), data, config=FitConfig(**QUICK), key=getkey()
     )
     draws = jax.vmap(lambda k: result.flow.sample(jnp.array([100.0, 100.0]), 0.0, 4.0, key=k))(
         jr.split(getkey(), 500)
@@ -46,10 +46,10 @@ def test_fit_returns_a_law_in_the_users_units(getkey):
     ids=str,
 )
 def test_consistency_trains_flow_and_bridge(settings, getkey):
-    bridge = BridgeFlow(2, width=8, layers=2, key=getkey())
+    bridge = BridgeFlow(2, width=8, layers=1, key=getkey())
     config = FitConfig(**QUICK, consistency=0.4, consistency_warmup=50, **settings)
     result = fit(
-        StochasticFlow(2, width=8, layers=2, key=getkey()),
+        StochasticFlow(2, width=8, layers=1, key=getkey()),
         _walk(),
         bridge=bridge,
         config=config,
@@ -92,7 +92,7 @@ def test_validation_reports_by_gap_and_keeps_the_best(getkey):
     train, held_out = _walk().split(0.75, 0.25, seed=0)
     config = FitConfig(**QUICK, patience=50)
     result = fit(
-        StochasticFlow(2, width=8, layers=2, key=getkey()),
+        StochasticFlow(2, width=8, layers=1, key=getkey()),
         train,
         config=config,
         validation=held_out,
@@ -104,14 +104,14 @@ def test_validation_reports_by_gap_and_keeps_the_best(getkey):
 def test_float64_and_integer_input_are_taken(getkey):
     data = Trajectories.from_arrays(np.arange(6), np.arange(12).reshape(1, 6, 2) ** 2 % 7)
     config = FitConfig(**(QUICK | {"steps": 100}))
-    result = fit(StochasticFlow(2, width=8, layers=2, key=getkey()), data, config=config, key=getkey())
+    result = fit(StochasticFlow(2, width=8, layers=1, key=getkey()), data, config=config, key=getkey())
     assert np.isfinite(result.flow.log_prob(jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0]), 0.0, 1.0))
 
 
 def test_one_pair_is_enough_to_run(getkey):
     data = Trajectories.from_arrays(np.array([0.0, 1.0]), np.array([[[0.0], [1.0]]]))
     config = FitConfig(**(QUICK | {"steps": 100}), learning_rate=1e-3)
-    assert fit(StochasticFlow(1, width=8, key=getkey()), data, config=config, key=getkey()).history
+    assert fit(StochasticFlow(1, width=8, layers=1, key=getkey()), data, config=config, key=getkey()).history
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_one_pair_is_enough_to_run(getkey):
 def test_what_does_not_fit_together_is_refused(make, message, getkey):
     arguments = {"trajectories": _walk(), "config": FitConfig(**QUICK)} | make()
     with pytest.raises(ValueError, match=message):
-        fit(StochasticFlow(2, width=8, layers=2, key=getkey()), key=getkey(), **arguments)
+        fit(StochasticFlow(2, width=8, layers=1, key=getkey()), key=getkey(), **arguments)
 
 
 def test_covariates_reach_the_law(getkey):
@@ -154,8 +154,8 @@ def test_covariates_reach_the_law(getkey):
     data = Trajectories.from_arrays(data.times, data.values, u=np.ones((*rows, 1)))
     config = FitConfig(**(QUICK | {"steps": 100}), consistency=0.1)
     flow, bridge = (
-        StochasticFlow(2, cond_dim=1, width=8, key=getkey()),
-        BridgeFlow(2, cond_dim=1, width=8, key=getkey()),
+        StochasticFlow(2, cond_dim=1, width=8, layers=1, key=getkey()),
+        BridgeFlow(2, cond_dim=1, width=8, layers=1, key=getkey()),
     )
     result = fit(flow, data, bridge=bridge, config=config, key=getkey())
     x = jnp.array([100.0, 100.0])
@@ -166,9 +166,15 @@ def test_covariates_reach_the_law(getkey):
 
 def test_the_progress_bar_shows_when_asked_and_is_silent_when_piped(capfd, getkey):
     config = FitConfig(**(QUICK | {"steps": 100}))
-    fit(StochasticFlow(2, width=4, key=jr.key(0)), _walk(), config=config, key=jr.key(1))
+    fit(StochasticFlow(2, width=4, layers=1, key=jr.key(0)), _walk(), config=config, key=jr.key(1))
     assert capfd.readouterr() == ("", "")
-    fit(StochasticFlow(2, width=4, key=jr.key(0)), _walk(), config=config, progress=True, key=jr.key(1))
+    fit(
+        StochasticFlow(2, width=4, layers=1, key=jr.key(0)),
+        _walk(),
+        config=config,
+        progress=True,
+        key=jr.key(1),
+    )
     assert "steps/s" in capfd.readouterr().err
 
 
@@ -179,7 +185,9 @@ def test_public_names_are_all_there():
 
 def test_a_fitted_law_goes_on_in_its_own_units(getkey):
     data = _walk(dim=1)
-    first = fit(StochasticFlow(1, width=8, key=getkey()), data, config=FitConfig(**QUICK), key=getkey())
+    first = fit(
+        StochasticFlow(1, width=8, layers=1, key=getkey()), data, config=FitConfig(**QUICK), key=getkey()
+    )
     wider = _walk(series=8, dim=1, seed=1)
     second = fit(first.flow, wider, config=FitConfig(**QUICK, learning_rate=1e-9), key=getkey())
     assert (second.flow.loc == first.flow.loc).all()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -86,7 +87,14 @@ def _fit(folder, *, key=KEY, seed=0, flow=None, **settings):
     return stochflow.fit(flow, data, config=config, folder=folder, key=key)
 
 
-def test_a_finished_run_is_not_trained_again(tmp_path):
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    _fit(folder)
+    return folder
+
+
+def test_a_finished_run_is_not_trained_again(finished_run, tmp_path):
     first, again = _fit(tmp_path / "run"), _fit(tmp_path / "run")
     assert first.history == again.history
     assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["steps"] == 20
@@ -100,8 +108,8 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
         ({"seed": 9}, "another data"),
     ],
 )
-def test_another_run_in_the_same_folder_is_refused(change, message, tmp_path):
-    _fit(tmp_path / "run")
+def test_another_run_in_the_same_folder_is_refused(finished_run, change, message, tmp_path):
+    shutil.copytree(finished_run, tmp_path / "run")
     before = (tmp_path / "run" / "checkpoint.safetensors").read_bytes()
     with pytest.raises(CheckpointError, match=message):
         _fit(tmp_path / "run", **change)
@@ -120,8 +128,8 @@ def test_a_folder_that_is_not_a_run_is_refused_and_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "text"])
-def test_a_damaged_checkpoint_is_refused(damage, tmp_path):
-    _fit(tmp_path / "run")
+def test_a_damaged_checkpoint_is_refused(finished_run, damage, tmp_path):
+    shutil.copytree(finished_run, tmp_path / "run")
     path = tmp_path / "run" / "checkpoint.safetensors"
     content = path.read_bytes()
     flipped = content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]
@@ -132,8 +140,8 @@ def test_a_damaged_checkpoint_is_refused(damage, tmp_path):
         _fit(tmp_path / "run")
 
 
-def test_half_a_line_of_metrics_is_left_out(tmp_path):
-    _fit(tmp_path / "run")
+def test_half_a_line_of_metrics_is_left_out(finished_run, tmp_path):
+    shutil.copytree(finished_run, tmp_path / "run")
     with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
         file.write('{"step": 99, "lo')
     assert [row["step"] for row in RunFolder.open(tmp_path / "run").read_metrics()] == [10, 20]
@@ -149,8 +157,8 @@ def test_what_a_kill_left_of_an_unfinished_write_is_in_nobodys_way(tmp_path):
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
 
 
-def test_a_flow_with_other_weights_is_another_run(tmp_path, getkey):
-    _fit(tmp_path / "run")
+def test_a_flow_with_other_weights_is_another_run(finished_run, tmp_path, getkey):
+    shutil.copytree(finished_run, tmp_path / "run")
     with pytest.raises(CheckpointError, match="holds another run: its weights"):
         _fit(tmp_path / "run", flow=stochflow.StochasticFlow(1, width=4, layers=1, key=getkey()))
 

@@ -90,6 +90,7 @@ def latent_flow(
     autonomous: bool = True,
     mask_input: bool = True,
     width: int = 64,
+    layers: int = 4,
     hidden: int = 32,
     std: str = "channel",
     initial_std: float = 0.2,
@@ -105,7 +106,8 @@ def latent_flow(
     - `channels`: how many are observed; `dim`: the size of the hidden state; `cond_dim`: that of covariates.
     - `posterior`: `"filter"` (a GRU over the past), `"smooth"` (past and future, Markov) or `"window"`.
     - `mask_input`: tell the posterior which channels were observed; needed when some are missing.
-    - `width`: of the transition's networks; `hidden`: of the posterior's.
+    - `width`, `layers`: of the transition's networks, and how many couplings it has; `hidden`: of the posterior's
+        networks.
     - `std`, `initial_std`: of the Gaussian emission, in standard deviations of the data.
     - `clock`, `coupling`, `octaves`, `autonomous`: of the transition.
     """
@@ -121,6 +123,7 @@ def latent_flow(
             cond_dim=cond_dim,
             autonomous=autonomous,
             width=width,
+            layers=layers,
             clock=clock,
             coupling=coupling,
             octaves=octaves,
@@ -128,7 +131,9 @@ def latent_flow(
         ),
         GaussianEmission(dim, channels, std=std, initial_std=initial_std, key=emission_key),
         POSTERIORS[posterior](channels, dim, **sizes, key=posterior_key),
-        BridgeFlow(dim, cond_dim=cond_dim, autonomous=autonomous, width=min(width, 32), key=bridge_key),
+        BridgeFlow(
+            dim, cond_dim=cond_dim, autonomous=autonomous, width=min(width, 32), layers=layers, key=bridge_key
+        ),
     )
 
 
