@@ -28,6 +28,7 @@ from .training import (
     LatentFitResult as LatentFitResult,
     fit as fit,
     fit_latent as fit_latent,
+    principal_latent_flow as principal_latent_flow,
 )
 
 __version__ = "0.1.0"
@@ -49,5 +50,6 @@ __all__ = [
     "forecast",
     "interpolate",
     "latent_flow",
+    "principal_latent_flow",
     "rollout",
 ]

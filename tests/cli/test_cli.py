@@ -54,6 +54,8 @@ def test_info_shows_a_run(tmp_path, monkeypatch, capsys):
         (["reproduce", "lorenz", "--batch-size", "0"], 2, "`batch_size` must be"),
         (["reproduce", "lorenz", "--steps", "many"], 2, "--steps"),
         (["reproduce", "lorenz", "--seeds", "0"], 2, "--seeds"),
+        (["reproduce", "mocap", "--setup", "3"], 2, "`setup` must be 1 or 2; got 3"),
+        (["reproduce", "lorenz-missing", "--steps", "0"], 2, "`steps` must be at least 1; got 0"),
         (["reproduce", "weather"], 2, "No such command"),
     ],
 )

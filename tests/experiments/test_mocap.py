@@ -27,7 +27,7 @@ def data():
 
 @pytest.mark.parametrize(("setup", "flow", "bridge"), [(1, 8_454, 9_504), (2, 28_820, 10_452)])
 def test_the_architecture_is_the_papers(setup, flow, bridge, getkey):
-    model = mocap.MocapSetting(setup=setup).model(key=getkey())
+    model = mocap.paper_model(setup, key=getkey())
     assert (
         number_of_parameters(model.transition) == flow + mocap.STATE
     )  # and the rates of the saturating clock
@@ -35,10 +35,11 @@ def test_the_architecture_is_the_papers(setup, flow, bridge, getkey):
 
 
 @pytest.mark.slow
-def test_it_trains_scores_and_prints(data, monkeypatch, tmp_path, getkey):
-    monkeypatch.setitem(mocap.SETUPS, 1, mocap.Setup(train_frames=20, given=3))
+@pytest.mark.parametrize("parts", mocap.PARTS)
+def test_it_trains_scores_and_prints(parts, data, monkeypatch, tmp_path, getkey):
+    monkeypatch.setitem(mocap.SETUPS, 1, mocap.Setup(train_frames=20, given=3, window=3))
     setting = mocap.MocapSetting(
-        setup=1, steps=20, validate_every=10, samples=8, skip_starts=16, transitions=16, consistency_batch=16
+        setup=1, parts=parts, width=8, steps=20, validate_every=10, samples=8, skip_starts=16, transitions=16
     )
     result = mocap.train_mocap(setting, seed=0, data=data, folder=tmp_path, progress=False)
     scores = mocap.score_mocap(result.flow, setting, data=data, key=getkey())

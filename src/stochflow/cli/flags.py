@@ -18,7 +18,7 @@ def flags_from(*configs: type) -> Callable[[Callable], Callable]:
 
     def decorate(command: Callable) -> Callable:
         own = list(inspect.signature(command).parameters.values())
-        names = {config.__name__: _keyword(config) for config in configs}
+        names = {config.__name__: _parameter(own, config) for config in configs}
         kept = [p for p in own if p.name not in names.values()]
         fields = [field for config in configs for field in dataclasses.fields(config)]
         flags = [_flag(field) for field in fields]
@@ -41,11 +41,9 @@ def flags_from(*configs: type) -> Callable[[Callable], Callable]:
     return decorate
 
 
-def _keyword(config: type) -> str:
-    return (
-        config.__name__.removeprefix("Lorenz").removesuffix("Config").removesuffix("Setting").lower()
-        or "setting"
-    )
+def _parameter(parameters: list[inspect.Parameter], config: type) -> str:
+    """The name of the command's parameter that is annotated with the config."""
+    return next(p.name for p in parameters if p.annotation is config)
 
 
 def _flag(field: dataclasses.Field) -> inspect.Parameter:

@@ -1,0 +1,105 @@
+"""Where to start a latent flow from: states that already mean something."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from ..data import Trajectories
+from ..data.batches import compact_series
+from ..flows import BridgeFlow, StochasticFlow
+from ..latent import GaussianEmission, LatentFlow, WindowPosterior
+from .config import LatentConfig
+from .latent import units_of
+
+
+def principal_latent_flow(
+    data: Trajectories,
+    *,
+    config: LatentConfig,
+    components: int,
+    window: int = 5,
+    width: int = 64,
+    layers: int = 4,
+    clock: str = "saturating",
+    coupling: str = "affine",
+    std: str = "fixed",
+    initial_std: float = 0.2,
+    key: PRNGKeyArray,
+) -> LatentFlow:
+    r"""A latent flow whose state is, to begin with, the leading principal components of the data and their rates of
+    change: those of a straight line through the last `window` rows.
+
+    Emission and posterior are linear, so there is nothing to be found before the transition can be learnt: no thousand
+    updates in which states mean nothing yet. All of it is trained on from there. For series whose rows are evenly
+    spaced and mostly complete.
+
+    **Arguments:**
+
+    - `config`: what [`fit_latent`][stochflow.fit_latent] will be given; it decides the units.
+    - `components`: of the data; the state has twice as many dimensions.
+    - `window`: rows that the posterior reads, two at least.
+    - `width`, `layers`, `clock`, `coupling`: of the transition; `std`, `initial_std`: of the emission.
+    """
+    if not 1 <= components <= data.dim:
+        raise ValueError(f"`components` must lie between 1 and the {data.dim} channels; got {components}.")
+    if window < 2:
+        raise ValueError(f"`window` must be at least 2, or there is no rate of change; got {window}.")
+    flow_key, bridge_key, emission_key, posterior_key = jr.split(key, 4)
+    dim = 2 * components
+    windows = _windows(data, config, window)
+    axes = _axes(windows[:, -1], components)
+    read, loc, scale = _reading(windows, axes)
+    posterior = WindowPosterior(data.dim, dim, window=window, depth=0, key=posterior_key)
+    emission = GaussianEmission(dim, data.dim, depth=0, std=std, initial_std=initial_std, key=emission_key)
+    decode = np.zeros((emission.net.layers[0].weight.shape[0], dim))
+    decode[: data.dim, :components] = axes.T * scale[:components]
+    offset = np.zeros(len(decode))
+    offset[: data.dim] = axes.T @ loc[:components]
+    encode = np.concatenate(
+        [read / scale[:, None], np.zeros_like(read)]
+    )  # the second half is that of the stds
+    centre = np.concatenate([-loc / scale, np.zeros(dim)])
+    return LatentFlow(
+        StochasticFlow(dim, width=width, layers=layers, clock=clock, coupling=coupling, key=flow_key),
+        _with_layer(emission, decode, offset),
+        _with_layer(posterior, encode, centre),
+        BridgeFlow(dim, width=min(width, 32), layers=layers, key=bridge_key) if config.consistency else None,
+    )
+
+
+def _windows(data, config, window) -> Float[np.ndarray, "rows window channels"]:
+    """All stretches of `window` rows, in the units that the fit will choose; what is missing is at the mean."""
+    series = compact_series(data, units_of(data, config))
+    seen = np.asarray(jax.vmap(lambda one: one.seen)(series), np.float64)
+    counts = np.asarray(series.present).sum(axis=1)
+    found = [
+        np.lib.stride_tricks.sliding_window_view(rows[:n], window, axis=0).swapaxes(1, 2)
+        for rows, n in zip(seen, counts, strict=True)
+        if n >= window
+    ]
+    if not found:
+        raise ValueError(f"no series has the {window} rows that a window needs.")
+    return np.concatenate(found)
+
+
+def _axes(rows, components) -> Float[np.ndarray, "components channels"]:
+    return np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[2][:components]
+
+
+def _reading(windows, axes):
+    """Weights from a window to components and rates, and the location and scale of what they read."""
+    number, window, channels = windows.shape
+    steps = np.arange(window) - (window - 1.0)
+    line = np.linalg.pinv(np.stack([np.ones(window), steps], axis=1))  # level at the last row, and slope
+    read = np.einsum("fw,kc->fkwc", line, axes).reshape(2 * len(axes), window * channels)
+    states = windows.reshape(number, -1) @ read.T
+    return read, states.mean(axis=0), states.std(axis=0)
+
+
+def _with_layer(part, weight: np.ndarray, bias: np.ndarray):
+    layer = part.net.layers[0]
+    new = jnp.asarray(weight, layer.weight.dtype), jnp.asarray(bias, layer.bias.dtype)
+    return eqx.tree_at(lambda p: (p.net.layers[0].weight, p.net.layers[0].bias), part, new)
