@@ -160,3 +160,10 @@ def test_what_cannot_be_learnt_is_refused(getkey):
         dataclasses.replace(QUICK, skip_scheme="far")
     with pytest.raises(ValueError, match="`validation` must be given"):
         fit_latent(model, data, config=dataclasses.replace(QUICK, patience=2), key=getkey())
+
+
+def test_one_way_needs_no_bridge_and_reports_what_it_taught(getkey):
+    config = dataclasses.replace(QUICK, one_way=3, beta_skip=0.0, steps=2, log_every=2)
+    model = eqx.tree_at(lambda m: m.bridge, small_model(getkey()), None)
+    result = fit_latent(model, waves(), config=config, key=getkey())
+    assert np.isfinite(result.history[-1]["taught"])

@@ -9,5 +9,6 @@ from .pairs import (
     PairSampler as PairSampler,
     Triplets as Triplets,
     draw_triplets as draw_triplets,
+    long_gaps as long_gaps,
 )
 from .trajectories import Trajectories as Trajectories

@@ -182,3 +182,12 @@ def triplet_times(
     inner = BALANCED if scheme == "balanced" else INNERMOST
     tau = jr.uniform(middle_key, (batch,), minval=inner, maxval=1 - inner)
     return s + tau * (t - s), t
+
+
+def long_gaps(triplets: Triplets, *, horizon: float, steps: int, key: PRNGKeyArray) -> Triplets:
+    r"""The same starts with end times uniform on $(2H/n, H)$ from them.
+
+    So the longest of $n$ equal steps, $H/n$, is shorter than the shortest such gap: what teaches is not its own pupil.
+    """
+    gaps = jr.uniform(key, triplets.s.shape, minval=2 * horizon / steps, maxval=horizon)
+    return triplets._replace(t=triplets.s + gaps)

@@ -52,17 +52,19 @@ class MocapSetting:
     setup: int = 2
     parts: str = "principal"
     components: int = 5
-    width: int = 128
+    width: int = 64
     steps: int = 4000
     learning_rate: float = 1e-2
     beta: float = 1.0
     beta_skip: float = 2.0
     consistency: float = 0.0
     consistency_batch: int = 256
+    one_way: int = 0
+    skip_lag: int | None = None
     skip_starts: int = 256
     skip_samples: int = 1
     skip_scheme: str = "lag"
-    transitions: int = 128
+    transitions: int = 64
     observation_std: float = 0.2
     common_scale: bool = True
     input_noise: float = 0.0
@@ -88,6 +90,8 @@ class MocapSetting:
             beta_skip=self.beta_skip,
             consistency=self.consistency,
             consistency_batch=self.consistency_batch,
+            one_way=self.one_way,
+            skip_lag=self.skip_lag,
             skip_starts=self.skip_starts,
             skip_samples=self.skip_samples,
             skip_scheme=self.skip_scheme,
@@ -172,14 +176,15 @@ def draws(
     samples: int,
     key: PRNGKeyArray,
 ) -> LatentDraws:
-    """Forecasts of all frames after the first `given`, in one step each or chained in steps of `step` frames."""
+    """Forecasts of all frames after the first `given`, each in one step or in as few as are not longer than `step`
+    frames; steps of one frame are one path."""
     return forecast_latent(
         flow,
         times[:given],
         values[:given],
         times[given:],
         samples=samples,
-        joint=step is not None,
+        joint=step == 1,
         max_gap=None if step is None else step * FRAME,
         key=key,
     )

@@ -30,6 +30,10 @@ class RunConfig:
     - `consistency`: the weight λ; 0 turns it off.
     - `one_to_two`, `two_to_one`: the weights of the two directions.
     - `consistency_batch`: how many triplets a step.
+    - `one_way`: if not 0, gaps up to the horizon $H$ and longer than $2H/n$ learn from samples of $n$ shorter steps,
+        which learn nothing from them, and the rest from the data alone; needs no bridge, and the weights of the
+        directions are not used. What to choose where few pairs or none span the long gaps; the steps should be gaps
+        that the data has plenty of.
     - `consistency_horizon`: the longest gap of a triplet; the longest of the data by default. Longer than the data
         reaches, it is what teaches those gaps.
     - `triplets`: `"balanced"` or `"paper"`.
@@ -61,6 +65,7 @@ class RunConfig:
     consistency_horizon: float | None = None
     triplets: str = "balanced"
     bridge_steps: int = 0
+    one_way: int = 0
     log_every: int = 500
     checkpoint_seconds: float = 30.0
     patience: int | None = None
@@ -81,6 +86,11 @@ class RunConfig:
         )
         self._require_all(("ema",), lambda v: 0 <= v < 1, "in [0, 1)")
         self._require_known(optimiser=OPTIMISERS, decay=DECAYS, triplets=TRIPLET_SCHEMES)
+        self._require_all(("one_way",), lambda v: _is_natural(v) and v not in (1, 2), "0, or an integer ≥ 3")
+        if self.one_way and self.consistency == 0:
+            raise ValueError("`one_way` asks for a positive `consistency`.")
+        if self.one_way and self.bridge_steps:
+            raise ValueError("`bridge_steps` must be 0 when `one_way` is set: there is no bridge.")
         if self.steps % self.log_every:
             raise ValueError(f"`log_every` must divide `steps`; got {self.log_every}, {self.steps}.")
 
@@ -119,9 +129,6 @@ class FitConfig(RunConfig):
     - `consistency_batch`: how many triplets a step; as many as pairs by default.
     - `consistency_start`: likelihood alone until this step. Those steps cost much less, and a law that is right at
         the gaps of the data has something to teach the others.
-    - `one_way`: if not 0, gaps longer than half of the longest of the data learn from samples of so many shorter steps,
-        which learn nothing from them; needs no bridge, and the weights of the directions are not used. What to choose
-        where no pair of the data spans the long gaps; the steps should be gaps that the data has plenty of.
     - `consistency_jitter`: noise added to the starts of triplets, in standard deviations of the data. The loss needs
         no data at its starts, so it can fill the space between the few that a rare region has.
     - `consistency_warmup`: steps over which λ then rises from 0.
@@ -133,15 +140,9 @@ class FitConfig(RunConfig):
     consistency_start: int = 0
     consistency_warmup: int = 0
     consistency_jitter: float = 0.0
-    one_way: int = 0
 
     def __post_init__(self):
         RunConfig.__post_init__(self)
-        self._require_all(("one_way",), lambda v: _is_natural(v) and v != 1, "0, or an integer of at least 2")
-        if self.one_way and self.consistency == 0:
-            raise ValueError("`one_way` asks for a positive `consistency`.")
-        if self.one_way and self.bridge_steps:
-            raise ValueError("`bridge_steps` must be 0 when `one_way` is set: there is no bridge.")
         self._require_all(("consistency_start", "consistency_warmup"), _is_natural, "an integer ≥ 0")
         self._require_all(("consistency_jitter",), lambda v: v >= 0, "at least 0")
         self._require_all(("horizon",), _is_positive_or_none, "positive, or None")

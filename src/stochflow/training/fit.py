@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..data import PairSampler, Trajectories, draw_triplets
+from ..data import PairSampler, Trajectories, draw_triplets, long_gaps
 from ..laws import AbstractBridge, AbstractTransition, Standardised, StandardisedBridge
 from ..objectives import bridge_loss, one_way_loss, stacked_gaps
 from .checkpoint import RunFolder, fingerprint
@@ -215,10 +215,9 @@ class _Objective:
         _, triplet_key, noise_key = jr.split(key, 3)
         nll, _ = self.likelihood_loss(model, source, step, key)
         triplets = self._triplets(source, triplet_key)
-        # Gaps that the data has plenty of learn from the data alone: what teaches must not be its own pupil.
-        shortest = 0.5 * source.pairs.horizon
-        ends = jr.uniform(jr.fold_in(triplet_key, 2), triplets.s.shape, minval=shortest, maxval=self.horizon)
-        triplets = triplets._replace(t=triplets.s + ends)
+        triplets = long_gaps(
+            triplets, horizon=self.horizon, steps=self.config.one_way, key=jr.fold_in(triplet_key, 2)
+        )
         taught = one_way_loss(model.flow, triplets, steps=self.config.one_way, key=noise_key)
         return nll + self._weight(step, nll.dtype) * taught, {"nll": nll, "taught_nll": taught}
 

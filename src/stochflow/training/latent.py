@@ -13,10 +13,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..data import Trajectories
+from ..data import Trajectories, long_gaps
 from ..data.batches import compact_series, draw_series
 from ..latent import LatentFlow, LatentUnits, ObservedFlow
-from ..objectives import bridge_loss, elbo_terms, stacked_gaps, state_rows
+from ..objectives import bridge_loss, elbo_terms, one_way_loss, stacked_gaps, state_rows
 from .checkpoint import RunFolder, fingerprint
 from .config import LatentConfig
 from .fit import HOUSEKEEPING
@@ -124,6 +124,7 @@ class _Objective:
             "skip": config.beta_skip,
             "one_to_two": config.consistency * config.one_to_two,
             "two_to_one": config.consistency * config.two_to_one,
+            "taught": config.consistency,
         }
         total = terms["reconstruction"] + risen * sum(
             weights[name] * terms[name] for name in weights if name in terms
@@ -139,14 +140,21 @@ class _Objective:
 
     def _log_probs(self, model, states, pairs, triplet_key, noise_key):
         """Of all pairs, and the consistency gaps if they are asked for: one stacked call."""
-        if self.config.consistency == 0:
+        if self.config.consistency == 0 or self.config.one_way:
             axes = (0, 0, 0, 0, None if pairs.u is None else 0)
             log_prob = jax.vmap(model.transition.log_prob, in_axes=axes)
-            return log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u), {}
+            taught = self._taught(model, states, triplet_key, noise_key) if self.config.one_way else {}
+            return log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u), taught
         triplets = states.triplets(self.config, self.horizon, key=triplet_key)
         found = stacked_gaps(model.transition, model.bridge, triplets, pairs, key=noise_key)
         gaps = {"one_to_two": found.one_to_two.mean(), "two_to_one": found.two_to_one.mean()}
         return found.log_prob, gaps
+
+    def _taught(self, model, states, triplet_key, noise_key):
+        config, (draw_key, gap_key) = self.config, jr.split(triplet_key)
+        triplets = states.triplets(config, self.horizon, key=draw_key)
+        triplets = long_gaps(triplets, horizon=self.horizon, steps=config.one_way, key=gap_key)
+        return {"taught": one_way_loss(model.transition, triplets, steps=config.one_way, key=noise_key)}
 
     def _states(self, model, data, key):
         draw_key, noise_key, drop_key, path_key = jr.split(key, 4)
@@ -230,7 +238,7 @@ def _make_validation(validation, units):
 def _check(model, data, config, validation):
     if model.channels != data.dim:
         raise ValueError(f"`model` has {model.channels} channels but the trajectories have {data.dim}.")
-    if config.consistency > 0 and model.bridge is None:
+    if config.consistency > 0 and model.bridge is None and not config.one_way:
         raise ValueError("`model.bridge` must be there when `config.consistency` is positive.")
     if config.patience is not None and validation is None:
         raise ValueError("`validation` must be given when `config.patience` is set.")

@@ -62,11 +62,12 @@ def principal_latent_flow(
         [read / scale[:, None], np.zeros_like(read)]
     )  # the second half is that of the stds
     centre = np.concatenate([-loc / scale, np.zeros(dim)])
+    with_bridge = config.consistency > 0 and not config.one_way
     return LatentFlow(
         StochasticFlow(dim, width=width, layers=layers, clock=clock, coupling=coupling, key=flow_key),
         _with_layer(emission, decode, offset),
         _with_layer(posterior, encode, centre),
-        BridgeFlow(dim, width=min(width, 32), layers=layers, key=bridge_key) if config.consistency else None,
+        BridgeFlow(dim, width=min(width, 32), layers=layers, key=bridge_key) if with_bridge else None,
     )
 
 
