@@ -14,7 +14,11 @@ from stochflow.experiments.missing import MissingSetting, cases
 
 def test_every_case_of_the_missing_data_study_is_there():
     found = cases()
-    assert {case.weight for case in found.values()} == {0.0, 0.001, 0.01, 0.4, 0.8}
+    assert {case.weight for case in found.values() if case.paper} == {0.0, 0.001, 0.01, 0.4, 0.8}
+    assert [case.name for case in found.values() if not case.paper] == [
+        "λ = 1, one way",
+        "λ = 0, taught by its own series",
+    ]
     assert {case.bridge_steps for case in found.values()} == {0, 1, 5}
     assert {(case.one_to_two, case.two_to_one) for case in found.values()} == {
         (True, True),

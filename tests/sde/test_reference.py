@@ -99,6 +99,7 @@ def test_grid_agrees_with_geometric_brownian_motion():
     assert 1.5 < errors[0] / errors[1] < 2.5  # first order, as multiplicative noise has it
 
 
+@pytest.mark.slow
 def test_grid_of_the_double_well(getkey):
     sde, x_s = double_well(1.0, 0.7), jnp.array([0.3])
     options = {"low": -2.6, "high": 2.6, "points": 360}

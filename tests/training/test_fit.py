@@ -39,7 +39,7 @@ def test_fit_returns_a_law_in_the_users_units(getkey):
     "settings",
     [
         {"bridge_steps": 1, "consistency_start": 50},
-        {"consistency_jitter": 0.1},
+        pytest.param({"consistency_jitter": 0.1}, marks=pytest.mark.slow),
         pytest.param({"one_to_two": 0.0}, marks=pytest.mark.slow),
         pytest.param({"triplets": "paper"}, marks=pytest.mark.slow),
     ],
