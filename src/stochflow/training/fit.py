@@ -99,18 +99,11 @@ def fit(
         inner=(lambda model: model.bridge) if consistent and config.bridge_steps else None,
         validate=None if validation is None else make_validation(scaling.apply(validation), sampler.horizon),
     )
-    record = {
-        "config": {k: v for k, v in dataclasses.asdict(config).items() if k not in HOUSEKEEPING},
-        "flow": repr(flow),
-        "bridge": repr(bridge),
-        "weights": fingerprint(eqx.filter((flow, bridge), eqx.is_array)),
-        "validation": None if validation is None else fingerprint((validation.times, validation.values)),
-    }
-    if starts is not None:
-        record["starts"] = fingerprint(np.asarray(starts, np.float32))
     model = FlowAndBridge(flow, bridge)
     check_loss(model, problem, key=key)
-    run = None if folder is None else RunFolder.create(folder, record)
+    run = None
+    if folder is not None:
+        run = RunFolder.create(folder, _record(model, config, validation, starts))
     trained = train(model, problem, config, key=key, folder=run, progress=progress)
     return FitResult(
         flow=scaling.law(trained.model.flow, max(reach, scaling.horizon) if consistent else scaling.horizon),
@@ -119,6 +112,20 @@ def fit(
         config=config,
         stopped_early=trained.stopped_early,
     )
+
+
+def _record(model, config, validation, starts) -> dict[str, Any]:
+    """What tells one run from another, but for the data and the key, which the checkpoint knows."""
+    record = {
+        "config": {k: v for k, v in dataclasses.asdict(config).items() if k not in HOUSEKEEPING},
+        "flow": repr(model.flow),
+        "bridge": repr(model.bridge),
+        "weights": fingerprint(eqx.filter((model.flow, model.bridge), eqx.is_array)),
+        "validation": None if validation is None else fingerprint((validation.times, validation.values)),
+    }
+    if starts is not None:
+        record["starts"] = fingerprint(np.asarray(starts, np.float32))
+    return record
 
 
 @dataclasses.dataclass(frozen=True)

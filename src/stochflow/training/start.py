@@ -58,9 +58,8 @@ def principal_latent_flow(
     decode[: data.dim, :components] = axes.T * scale[:components]
     offset = np.zeros(len(decode))
     offset[: data.dim] = axes.T @ loc[:components]
-    encode = np.concatenate(
-        [read / scale[:, None], np.zeros_like(read)]
-    )  # the second half is that of the stds
+    # The second half of what a posterior's net puts out is that of the stds.
+    encode = np.concatenate([read / scale[:, None], np.zeros_like(read)])
     centre = np.concatenate([-loc / scale, np.zeros(dim)])
     with_bridge = config.consistency > 0 and not config.one_way
     return LatentFlow(
