@@ -5,7 +5,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from stochflow.data import PairSampler, Trajectories, draw_triplets
+from stochflow.data import PairSampler, Trajectories, Triplets, draw_triplets, long_gaps
 
 
 def _clock_data(lengths, dim=1):
@@ -96,3 +96,15 @@ def test_the_same_key_draws_the_same_pairs(getkey):
     a, b = sampler.draw(64, key=key), sampler.draw(64, key=key)
     assert (a.x_s == b.x_s).all()
     assert not (a.x_s == sampler.draw(64, key=getkey()).x_s).all()
+
+
+def test_the_steps_of_a_long_gap_are_shorter_than_any_long_gap(getkey):
+    s, steps, horizon = jr.uniform(getkey(), (5000,)), 5, 3.0
+    old = Triplets(jnp.ones((5000, 2)), s, s + 0.01, s + 0.02, None)
+    new = long_gaps(old, horizon=horizon, steps=steps, key=getkey())
+    gaps = new.t - new.s
+    assert (gaps / steps).max() < gaps.min()
+    assert gaps.min() >= 2 * horizon / steps - 1e-9
+    assert 0.99 * horizon < gaps.max() <= horizon + 1e-9
+    assert (new.x_s == old.x_s).all()
+    assert (new.s == old.s).all()
