@@ -18,9 +18,18 @@ SHIFTER = 1.5 * 2.0**23
 MANTISSA_BITS = 23
 
 
+@jax.custom_jvp
 def silu(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    r"""$x\,\sigma(x)$."""
+    r"""$x\,\sigma(x)$. Its slope is kept for the backward pass in one array, where autodiff would keep three."""
     return x * sigmoid(x)
+
+
+@silu.defjvp
+def _silu_jvp(primals, tangents):
+    (x,), (dx,) = primals, tangents
+    s = sigmoid(x)
+    y = x * s
+    return y, (s + y * (1 - s)) * dx
 
 
 @jax.custom_jvp

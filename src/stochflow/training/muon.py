@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
+from .packing import together
+
 # The quintic of Jordan et al.: it maps singular values to about [0.7, 1.2] in five steps, fast rather than exact.
 QUINTIC = (3.4445, -4.7750, 2.0315)
 NEWTON_SCHULZ_STEPS = 5
@@ -33,38 +35,52 @@ def orthogonalise(stack: Float[Array, "number rows cols"]) -> Float[Array, "numb
 
 
 class MuonState(NamedTuple):
+    """The momentum of each stack of matrices, in the order of their first members."""
+
     count: Array
-    momentum: optax.Updates
+    momentum: list[Float[Array, "number rows cols"]]
 
 
-def scale_by_muon(beta: float = 0.95) -> optax.GradientTransformation:
-    """Orthogonalised Nesterov momentum for a tree of matrices; other leaves must be masked out."""
+def muon_for_matrices(
+    learning_rate: optax.ScalarOrSchedule, *, weight_decay: float = 0.0, beta: float = 0.95
+) -> optax.GradientTransformation:
+    """Steps along the orthogonalised Nesterov momentum, for a tree of matrices; other leaves must be masked out.
+
+    Momentum is kept stack by stack, so that a step is a few large operations and not many small ones.
+    """
 
     def init(params):
-        return MuonState(jnp.zeros((), jnp.int32), optax.tree.zeros_like(params))
+        leaves = jax.tree.leaves(params)
+        momentum = [
+            jnp.zeros((len(places), *room), leaves[places[0]].dtype) for room, places in _stacks(leaves)
+        ]
+        return MuonState(jnp.zeros((), jnp.int32), momentum)
 
     def update(updates, state, params=None):
-        del params
-        count = state.count + 1
-        momentum = optax.tree.update_moment(updates, state.momentum, beta, 1)
-        nesterov = jax.tree.map(lambda m, g: beta * m + (1 - beta) * g, momentum, updates)
-        return _by_shape(nesterov), MuonState(count, momentum)
+        leaves, treedef = jax.tree.flatten(updates)
+        rate = jnp.asarray(learning_rate(state.count) if callable(learning_rate) else learning_rate)
+        done, momentum = {}, []
+        for (room, places), old in zip(_stacks(leaves), state.momentum, strict=True):
+            stack = jnp.stack([_lay(leaves[i], room[0]) for i in places])
+            new = beta * old + (1 - beta) * stack
+            gains = jnp.array([_gain(leaves[i].shape) for i in places], stack.dtype)[:, None, None]
+            step = -rate * gains * orthogonalise(beta * new + (1 - beta) * stack)
+            momentum.append(new)
+            done |= {i: _unlay(matrix, leaves[i].shape) for i, matrix in zip(places, step, strict=True)}
+        steps = jax.tree.unflatten(treedef, [done[i] for i in range(len(leaves))])
+        if weight_decay:
+            steps = jax.tree.map(lambda step, p: step - rate * weight_decay * p, steps, params)
+        return steps, MuonState(state.count + 1, momentum)
 
     return optax.GradientTransformation(init, update)
 
 
-def _by_shape(tree: optax.Updates) -> optax.Updates:
-    leaves, treedef = jax.tree.flatten(tree)
+def _stacks(leaves: list[Array]) -> list[tuple[tuple[int, int], list[int]]]:
+    """The rooms that the matrices need, each with the places of those that go there."""
     groups: dict[tuple[int, int], list[int]] = {}
     for i, leaf in enumerate(leaves):
         groups.setdefault(_room(leaf.shape), []).append(i)
-    done = {}
-    for (rows, _), places in groups.items():
-        stack = orthogonalise(jnp.stack([_lay(leaves[i], rows) for i in places]))
-        done |= {
-            i: _gain(leaves[i].shape) * _unlay(m, leaves[i].shape) for i, m in zip(places, stack, strict=True)
-        }
-    return jax.tree.unflatten(treedef, [done[i] for i in range(len(leaves))])
+    return list(groups.items())
 
 
 def _room(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -94,14 +110,6 @@ def muon(
 ) -> optax.GradientTransformation:
     """Muon for the matrices of a model and Adam for the rest, at one learning rate."""
     label = lambda params: jax.tree.map(lambda p: "muon" if p.ndim == 2 else "adam", params)
-    finish = lambda: (
-        optax.add_decayed_weights(weight_decay),
-        optax.scale_by_learning_rate(learning_rate),
-    )
-    return optax.partition(
-        {
-            "muon": optax.chain(scale_by_muon(beta), *finish()),
-            "adam": optax.chain(optax.scale_by_adam(0.9, 0.999), optax.scale_by_learning_rate(learning_rate)),
-        },
-        label,
-    )
+    adam = optax.chain(optax.scale_by_adam(0.9, 0.999), optax.scale_by_learning_rate(learning_rate))
+    matrices = muon_for_matrices(learning_rate, weight_decay=weight_decay, beta=beta)
+    return optax.partition({"muon": matrices, "adam": together(adam)}, label)

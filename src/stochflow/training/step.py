@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from .config import RunConfig
 from .muon import muon
+from .packing import pack
 
 # The guard knows what is usual after this many steps; until then it refuses only non-finite updates.
 GUARD_WARMUP = 100
@@ -126,7 +127,7 @@ def make_step(
         inner, outer = eqx.partition(params, inner_filter)
         objective = inner_loss
         grads = jax.grad(lambda p: objective(eqx.combine(p, outer), step, key)[0])(inner)
-        finite = jnp.isfinite(optax.tree.norm(grads))
+        finite = jnp.isfinite(optax.tree.norm(pack(grads)))
         updates, new_opt_state = optim.update(grads, opt_state, inner)
         new = optax.apply_updates(inner, updates)
         inner, opt_state = _choose(finite, (new, new_opt_state), (inner, opt_state))
@@ -141,7 +142,9 @@ def make_step(
                 inner_step, carry, jr.split(inner_key, config.bridge_steps)
             )
         (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params, state.step, loss_key)
-        guard, take, shorten = state.guard.judge(value, optax.tree.norm(grads), config.clip, config.outlier)
+        guard, take, shorten = state.guard.judge(
+            value, optax.tree.norm(pack(grads)), config.clip, config.outlier
+        )
         grads = jax.tree.map(lambda g: g * shorten, grads)
         updates, opt_state = optim.update(grads, state.opt_state, params)
         new_params = optax.apply_updates(params, updates)
