@@ -136,3 +136,26 @@ def test_one_way_the_short_steps_learn_nothing(getkey):
     grads = jax.grad(lambda law: one_way_loss(law, _triplets(8), steps=3, key=jr.key(0)))(Switch(short, long))
     assert all((leaf == 0).all() for leaf in jax.tree.leaves(grads.short))
     assert all((leaf != 0).any() for leaf in jax.tree.leaves(grads.long))
+
+
+def test_a_direction_that_is_not_asked_for_cannot_spoil_the_gradient(getkey):
+    flow, wild = StochasticFlow(1, key=getkey()), WildBridge(BrownianMotion(jnp.zeros(1), jnp.ones(1)))
+    x, key = jnp.zeros((4, 1)), getkey()
+    s, r, t = jnp.zeros(4), jnp.full(4, 0.5), jnp.ones(4)
+
+    def loss(x, **wanted):
+        gaps = stacked_gaps(
+            flow, wild, Triplets(x, s, r, t, None), Pairs(x, x, s, t, None), **wanted, key=key
+        )
+        return sum(gaps.means().values()) - gaps.log_prob.mean()
+
+    assert jnp.isnan(jax.grad(loss)(x)).all()
+    assert jnp.isfinite(jax.grad(lambda x: loss(x, one_to_two=False))(x)).all()
+
+
+class WildBridge(BrownianBridge):
+    """Its samples are nowhere; its densities are right."""
+
+    def transform_and_log_prob(self, noise, x_s, x_t, s, r, t, u=None):
+        x, log_prob = super().transform_and_log_prob(noise, x_s, x_t, s, r, t, u)
+        return x / 0.0, log_prob

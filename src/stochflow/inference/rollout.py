@@ -64,7 +64,7 @@ def forecast(
 
     The draws are independent of each other given `x0`; for a joint path use
     [`rollout`][stochflow.rollout]. With `max_gap`, a time further off is reached in as few equal steps as it
-    allows; times that need the same number of steps are drawn together.
+    allows; all times are drawn together, in as many turns as the furthest needs.
     """
     times = _concrete_times(np.concatenate([[s], np.atleast_1d(times)]))[1:]
     number = _steps(times - s, max_gap)
@@ -72,19 +72,15 @@ def forecast(
     x0 = jnp.asarray(x0)
 
     def draw(t, steps, key):
-        edges = (s + (t - s) * jnp.arange(steps + 1) / steps).astype(x0.dtype)
-        x = x0
-        for i in range(steps):
-            x = law.sample(x, edges[i], edges[i + 1], u, key=jr.fold_in(key, i))
-        return x
+        # Times that need fewer steps than others stand still for the rest: a gap of zero moves nothing.
+        edge = lambda i: (s + (t - s) * jnp.minimum(i, steps) / steps).astype(x0.dtype)
+        step = lambda x, i: (law.sample(x, edge(i), edge(i + 1), u, key=jr.fold_in(key, i)), None)
+        if number.max() == 1:
+            return step(x0, 0)[0]
+        return jax.lax.scan(step, x0, jnp.arange(number.max()))[0]
 
-    out = jnp.zeros((len(times), law.dim), x0.dtype)
-    for steps in np.unique(number):
-        index = np.flatnonzero(number == steps)
-        keys = jax.vmap(lambda i: jr.fold_in(key, i))(jnp.asarray(index))
-        draws = jax.vmap(lambda t, k, steps=int(steps): draw(t, steps, k))(jnp.asarray(times[index]), keys)
-        out = out.at[index].set(draws)
-    return out
+    keys = jax.vmap(lambda i: jr.fold_in(key, i))(jnp.arange(len(times)))
+    return jax.vmap(draw)(jnp.asarray(times), jnp.asarray(number), keys)
 
 
 def interpolate(

@@ -54,22 +54,45 @@ def two_to_one_gap(
 
 
 class Gaps(NamedTuple):
-    """Both gaps of each row, and the log-likelihood of the data rows that were evaluated along with them."""
+    """The gaps of each row, of the directions that were asked for, and the log-likelihood of the data rows that were
+    evaluated along with them."""
 
-    one_to_two: Float[Array, " batch"]
-    two_to_one: Float[Array, " batch"]
+    one_to_two: Float[Array, " batch"] | None
+    two_to_one: Float[Array, " batch"] | None
     log_prob: Float[Array, " pairs"]
 
+    def means(self) -> dict[str, Scalar]:
+        """The mean of each direction, by its name."""
+        both = {"one_to_two": self.one_to_two, "two_to_one": self.two_to_one}
+        return {name: gap.mean() for name, gap in both.items() if gap is not None}
 
-def stacked_gaps(law, bridge, triplets, pairs, *, key: PRNGKeyArray) -> Gaps:
+
+def stacked_gaps(
+    law, bridge, triplets, pairs, *, one_to_two: bool = True, two_to_one: bool = True, key: PRNGKeyArray
+) -> Gaps:
     """[`one_to_two_gap`][stochflow.objectives.one_to_two_gap],
     [`two_to_one_gap`][stochflow.objectives.two_to_one_gap] and the likelihood of `pairs` for a whole batch.
 
     Calls that share weights are stacked into one, and what depends on a start and a gap alone is computed once:
     the same numbers as the three functions above give with the same noise, in fewer and larger products. `triplets` is
     `(x_s, s, r, t, u)` and `pairs` is `(x_s, x_t, s, t, u)`, arrays with the batch in front.
+
+    A direction that is not asked for is not evaluated: samples that nothing trains may be anywhere, and a NaN times a
+    weight of zero is NaN.
     """
     x_s, s, r, t, u = triplets
+    if not (one_to_two and two_to_one):
+        axes = (0, 0, 0, 0, _axis(u))
+        keys = jr.split(key, x_s.shape[0])
+        each = lambda gap: jax.vmap(lambda k, *row: gap(law, bridge, *row, key=k), in_axes=(0, *axes))(
+            keys, x_s, s, r, t, u
+        )
+        log_prob = jax.vmap(law.log_prob, in_axes=axes)(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u)
+        return Gaps(
+            each(one_to_two_gap) if one_to_two else None,
+            each(two_to_one_gap) if two_to_one else None,
+            log_prob,
+        )
     batch = x_s.shape[0]
     noise = jr.normal(key, (4, *x_s.shape), x_s.dtype)
     prepare = jax.vmap(law.prepare, in_axes=(0, 0, 0, _axis(u)))

@@ -8,6 +8,7 @@ from ..data.pairs import SCHEMES, TRIPLET_SCHEMES
 
 OPTIMISERS = ("muon", "adamw")
 DECAYS = ("cosine", "linear", "constant")
+DIRECTIONS = ("one_to_two", "two_to_one")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,12 +88,19 @@ class RunConfig:
         self._require_all(("ema",), lambda v: 0 <= v < 1, "in [0, 1)")
         self._require_known(optimiser=OPTIMISERS, decay=DECAYS, triplets=TRIPLET_SCHEMES)
         self._require_all(("one_way",), lambda v: _is_natural(v) and v not in (1, 2), "0, or an integer ≥ 3")
+        if self.consistency > 0 and not self.one_way and not self.directions:
+            raise ValueError("`one_to_two` or `two_to_one` must be positive when `consistency` is.")
         if self.one_way and self.consistency == 0:
             raise ValueError("`one_way` asks for a positive `consistency`.")
         if self.one_way and self.bridge_steps:
             raise ValueError("`bridge_steps` must be 0 when `one_way` is set: there is no bridge.")
         if self.steps % self.log_every:
             raise ValueError(f"`log_every` must divide `steps`; got {self.log_every}, {self.steps}.")
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """Those of the consistency loss that have a weight."""
+        return tuple(name for name in DIRECTIONS if getattr(self, name) > 0)
 
     def _require_all(self, names, holds, what):
         for name in names:

@@ -15,7 +15,7 @@ from ..data import PairSampler, Trajectories, draw_triplets, long_gaps
 from ..laws import AbstractBridge, AbstractTransition, Standardised, StandardisedBridge
 from ..objectives import bridge_loss, one_way_loss, stacked_gaps
 from .checkpoint import RunFolder, fingerprint
-from .config import FitConfig
+from .config import DIRECTIONS, FitConfig
 from .loop import Problem, check_loss, train
 from .validation import make_validation
 
@@ -205,18 +205,17 @@ class _Objective:
         """Names of the terms that are not known before the consistency loss sets in."""
         if self.config.consistency == 0:
             return ()
-        return ("taught_nll",) if self.config.one_way else ("one_to_two", "two_to_one")
+        return ("taught_nll",) if self.config.one_way else self.config.directions
 
     def consistent_loss(self, model, source, step, key):
         pair_key, triplet_key, noise_key = jr.split(key, 3)
         pairs = source.pairs.draw(self.config.batch_size, key=pair_key)
-        gaps = stacked_gaps(
-            model.flow, model.bridge, self._triplets(source, triplet_key), pairs, key=noise_key
-        )
-        nll, one_to_two, two_to_one = -gaps.log_prob.mean(), gaps.one_to_two.mean(), gaps.two_to_one.mean()
-        gap = self.config.one_to_two * one_to_two + self.config.two_to_one * two_to_one
-        loss = nll + self._weight(step, nll.dtype) * gap
-        return loss, {"nll": nll, "one_to_two": one_to_two, "two_to_one": two_to_one}
+        triplets = self._triplets(source, triplet_key)
+        wanted = {name: name in self.config.directions for name in DIRECTIONS}
+        gaps = stacked_gaps(model.flow, model.bridge, triplets, pairs, **wanted, key=noise_key)
+        nll, means = -gaps.log_prob.mean(), gaps.means()
+        gap = sum(getattr(self.config, name) * mean for name, mean in means.items())
+        return nll + self._weight(step, nll.dtype) * gap, {"nll": nll} | means
 
     def one_way_loss(self, model, source, step, key):
         _, triplet_key, noise_key = jr.split(key, 3)

@@ -18,7 +18,7 @@ from ..data.batches import compact_series, draw_series
 from ..latent import LatentFlow, LatentUnits, ObservedFlow
 from ..objectives import bridge_loss, elbo_terms, one_way_loss, stacked_gaps, state_rows
 from .checkpoint import RunFolder, fingerprint
-from .config import LatentConfig
+from .config import DIRECTIONS, LatentConfig
 from .fit import HOUSEKEEPING
 from .loop import Problem, check_loss, train
 from .states import States
@@ -146,9 +146,9 @@ class _Objective:
             taught = self._taught(model, states, triplet_key, noise_key) if self.config.one_way else {}
             return log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u), taught
         triplets = states.triplets(self.config, self.horizon, key=triplet_key)
-        found = stacked_gaps(model.transition, model.bridge, triplets, pairs, key=noise_key)
-        gaps = {"one_to_two": found.one_to_two.mean(), "two_to_one": found.two_to_one.mean()}
-        return found.log_prob, gaps
+        wanted = {name: name in self.config.directions for name in DIRECTIONS}
+        found = stacked_gaps(model.transition, model.bridge, triplets, pairs, **wanted, key=noise_key)
+        return found.log_prob, found.means()
 
     def _taught(self, model, states, triplet_key, noise_key):
         config, (draw_key, gap_key) = self.config, jr.split(triplet_key)
