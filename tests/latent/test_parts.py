@@ -12,6 +12,7 @@ from stochflow.latent import (
     BernoulliEmission,
     FilteringPosterior,
     GaussianEmission,
+    JoinedPosterior,
     LatentFlow,
     PoissonEmission,
     Series,
@@ -30,6 +31,9 @@ POSTERIORS = {
     "window": lambda key, **more: WindowPosterior(3, 2, **more, key=key),
     "filter": lambda key, **more: FilteringPosterior(3, 2, hidden=8, width=8, **more, key=key),
     "smooth": lambda key, **more: SmoothingPosterior(3, 2, hidden=8, width=8, **more, key=key),
+    "joined": lambda key, **more: JoinedPosterior(
+        WindowPosterior(3, 1, **more, key=key), FilteringPosterior(3, 1, hidden=8, width=8, **more, key=key)
+    ),
 }
 EMISSIONS = {
     "fixed": lambda key: GaussianEmission(2, 3, std="fixed", key=key),
@@ -186,3 +190,10 @@ def test_the_gap_before_the_first_row_is_zero():
         jnp.array([5.0, 6.0, 6.0]), jnp.zeros((3, 1)), jnp.ones((3, 1), bool), jnp.array([True, True, False])
     )
     assert jnp.array_equal(series.gaps, jnp.array([0.0, 1.0, 0.0]))
+
+
+def test_only_independent_posteriors_are_joined(getkey):
+    with pytest.raises(ValueError, match="`independent` states"):
+        JoinedPosterior(POSTERIORS["smooth"](getkey()))
+    with pytest.raises(ValueError, match="one posterior at least"):
+        JoinedPosterior()

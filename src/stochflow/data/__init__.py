@@ -11,4 +11,5 @@ from .pairs import (
     draw_triplets as draw_triplets,
     long_gaps as long_gaps,
 )
+from .speeds import at_speeds as at_speeds
 from .trajectories import Trajectories as Trajectories

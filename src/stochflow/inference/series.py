@@ -54,6 +54,9 @@ def simulate(
     times = _random_times(number, span, low, high, time_key)
     pool = _residuals(law, like, low, high) if residuals else None
     values = _paths(law, starts, times, covariates, pool, noise_key)
+    values = np.where(
+        np.isfinite(values), values, np.nan
+    )  # where a path has left all bounds it is not observed
     # Up to the row that reaches the span.
     lengths = 1 + (times < span * (1 - 1e-6)).sum(axis=1)
     cut = lambda array: [np.asarray(row)[:n] for row, n in zip(array, lengths, strict=True)]

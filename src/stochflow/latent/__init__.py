@@ -16,6 +16,7 @@ from .model import InitialLaw as InitialLaw, LatentFlow as LatentFlow, latent_fl
 from .posteriors import (
     AbstractPosterior as AbstractPosterior,
     FilteringPosterior as FilteringPosterior,
+    JoinedPosterior as JoinedPosterior,
     PathSample as PathSample,
     SmoothingPosterior as SmoothingPosterior,
     WindowPosterior as WindowPosterior,

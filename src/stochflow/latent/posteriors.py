@@ -268,6 +268,41 @@ class SmoothingPosterior(AbstractPosterior):
         return matrix, shift, _std(raw_std)
 
 
+class JoinedPosterior(AbstractPosterior):
+    """States in parts, each read by a posterior of its own: what a window of rows shows at once, say, and what takes a
+    long look to tell. The parts' states must be independent given the observations."""
+
+    parts: tuple[AbstractPosterior, ...]
+
+    def __init__(self, *parts: AbstractPosterior):
+        if not parts:
+            raise ValueError("`parts` must be one posterior at least.")
+        if not all(part.independent for part in parts):
+            raise ValueError(
+                "`parts` must be posteriors with `independent` states, such as windows and filters."
+            )
+        self.parts = parts
+
+    @property
+    def dim(self) -> int:
+        return sum(part.dim for part in self.parts)
+
+    @property
+    def context(self) -> int:
+        return max(part.context for part in self.parts)
+
+    @property
+    def independent(self) -> bool:
+        return True
+
+    def marginals(self, series):
+        found = [part.marginals(series) for part in self.parts]
+        return Marginals(*(jnp.concatenate(both, axis=1) for both in zip(*found, strict=True)))
+
+    def sample_and_log_prob(self, series, *, key):
+        return _independent_path(self.marginals(series), key)
+
+
 def _mean_and_std(raw):
     mean, raw_std = jnp.split(raw, 2, axis=-1)
     return Marginals(mean, _std(raw_std))

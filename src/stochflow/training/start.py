@@ -10,7 +10,7 @@ from jaxtyping import Float, PRNGKeyArray
 from ..data import Trajectories
 from ..data.batches import compact_series
 from ..flows import BridgeFlow, StochasticFlow
-from ..latent import GaussianEmission, LatentFlow, WindowPosterior
+from ..latent import FilteringPosterior, GaussianEmission, JoinedPosterior, LatentFlow, WindowPosterior
 from .config import LatentConfig
 from .latent import units_of
 
@@ -21,6 +21,7 @@ def principal_latent_flow(
     config: LatentConfig,
     components: int,
     window: int = 5,
+    slow: int = 0,
     width: int = 64,
     layers: int = 4,
     clock: str = "saturating",
@@ -41,18 +42,23 @@ def principal_latent_flow(
     - `config`: what [`fit_latent`][stochflow.fit_latent] will be given; it decides the units.
     - `components`: of the data; the state has twice as many dimensions.
     - `window`: rows that the posterior reads, two at least.
+    - `slow`: further dimensions, of which the emission knows nothing at first, read by a GRU from all that came before:
+        for what a few rows do not tell, such as the pace of a walk.
     - `width`, `layers`, `clock`, `coupling`: of the transition; `std`, `initial_std`: of the emission.
     """
     if not 1 <= components <= data.dim:
         raise ValueError(f"`components` must lie between 1 and the {data.dim} channels; got {components}.")
+    if slow < 0:
+        raise ValueError(f"`slow` must be at least 0; got {slow}.")
     if window < 2:
         raise ValueError(f"`window` must be at least 2, or there is no rate of change; got {window}.")
     flow_key, bridge_key, emission_key, posterior_key = jr.split(key, 4)
-    dim = 2 * components
+    slow_key = jr.fold_in(posterior_key, 1)
+    seen, dim = 2 * components, 2 * components + slow
     windows = _windows(data, config, window)
     axes = _axes(windows[:, -1], components)
     read, loc, scale = _reading(windows, axes)
-    posterior = WindowPosterior(data.dim, dim, window=window, depth=0, key=posterior_key)
+    posterior = WindowPosterior(data.dim, seen, window=window, depth=0, key=posterior_key)
     emission = GaussianEmission(dim, data.dim, depth=0, std=std, initial_std=initial_std, key=emission_key)
     decode = np.zeros((emission.net.layers[0].weight.shape[0], dim))
     decode[: data.dim, :components] = axes.T * scale[:components]
@@ -60,12 +66,15 @@ def principal_latent_flow(
     offset[: data.dim] = axes.T @ loc[:components]
     # The second half of what a posterior's net puts out is that of the stds.
     encode = np.concatenate([read / scale[:, None], np.zeros_like(read)])
-    centre = np.concatenate([-loc / scale, np.zeros(dim)])
+    centre = np.concatenate([-loc / scale, np.zeros(seen)])
+    posterior = _with_layer(posterior, encode, centre)
+    if slow:
+        posterior = JoinedPosterior(posterior, FilteringPosterior(data.dim, slow, key=slow_key))
     with_bridge = config.consistency > 0 and not config.one_way
     return LatentFlow(
         StochasticFlow(dim, width=width, layers=layers, clock=clock, coupling=coupling, key=flow_key),
         _with_layer(emission, decode, offset),
-        _with_layer(posterior, encode, centre),
+        posterior,
         BridgeFlow(dim, width=min(width, 32), layers=layers, key=bridge_key) if with_bridge else None,
     )
 
