@@ -37,13 +37,26 @@ def test_the_architecture_is_the_papers(setup, flow, bridge, getkey):
 @pytest.mark.slow
 @pytest.mark.parametrize("parts", mocap.PARTS)
 def test_it_trains_scores_and_prints(parts, data, monkeypatch, tmp_path, getkey):
-    monkeypatch.setitem(mocap.SETUPS, 1, mocap.Setup(train_frames=20, given=3, window=3))
+    monkeypatch.setitem(
+        mocap.SETUPS, 1, mocap.Setup(train_frames=20, given=3, window=3, slow=1, observation_std=0.2)
+    )
     setting = mocap.MocapSetting(
-        setup=1, parts=parts, width=8, steps=20, validate_every=10, samples=8, skip_starts=16, transitions=16
+        setup=1,
+        parts=parts,
+        width=8,
+        speeds=2,
+        steps=20,
+        taught_steps=10,
+        taught_lag=8,
+        one_way=4,
+        log_every=10,
+        samples=8,
+        skip_starts=16,
+        transitions=16,
     )
     result = mocap.train_mocap(setting, seed=0, data=data, folder=tmp_path, progress=False)
     scores = mocap.score_mocap(result.flow, setting, data=data, key=getkey())
-    assert set(scores.mse) == {"one step", "steps of 1"}
+    assert list(scores.mse) == ["one step", "steps of 50", "steps of 10", "steps of 1"]
     assert all(np.isfinite(values).all() for values in scores.mse.values())
     assert len(scores.crps) == len(scores.energy) == mocap.QUARTERS
     assert all(0 <= value <= 1 for values in scores.coverage.values() for value in values)
@@ -51,7 +64,7 @@ def test_it_trains_scores_and_prints(parts, data, monkeypatch, tmp_path, getkey)
     headers, rows = mocap.mocap_rows([scores, scores], 1)
     assert len(headers) == 2
     assert rows[0] == ("paper: npODE", "22.96")
-    assert rows[-2][0] == "stochflow: one step (2 seeds)"
+    assert rows[-4][0] == "stochflow: one step (2 seeds)"
     assert len(mocap.quality_rows([scores])[1]) == 2 + len(mocap.LEVELS)
 
 
@@ -64,6 +77,12 @@ def test_the_interval_of_a_mean_is_students():
 def test_an_unknown_set_up_is_refused():
     with pytest.raises(ValueError, match="`setup` must be 1 or 2; got 3"):
         mocap.MocapSetting(setup=3)
+
+
+@pytest.mark.parametrize("wrong", [{"speeds": 0}, {"slowest": 0.0}, {"slowest": 1.1, "fastest": 1.0}])
+def test_speeds_that_cannot_be_are_refused(wrong):
+    with pytest.raises(ValueError, match="`speeds` must be at least 1 and 0 < `slowest` ≤ `fastest`"):
+        mocap.MocapSetting(**wrong)
 
 
 def test_a_perfect_and_a_hopeless_forecast_are_told_apart():

@@ -15,11 +15,14 @@ from matplotlib.colors import to_rgb
 from stochflow.metrics import ConsistencyBound, ConsistencyError
 from stochflow.plots import (
     PALETTE,
+    animate_forecast,
     consistency_against_gap,
     density_slices,
+    error_against_cost,
     fan_chart,
     figure,
     likelihood_per_lag,
+    phase_portrait,
     pit_histograms,
     reliability,
     training_curve,
@@ -49,6 +52,8 @@ SINGLE = {
     "likelihood": lambda ax: likelihood_per_lag(TIMES, TIMES, 1 + TIMES, flow_se=0.1 * TIMES, ax=ax),
     "likelihood alone": lambda ax: likelihood_per_lag(TIMES, TIMES, ax=ax),
     "consistency": lambda ax: consistency_against_gap(ERRORS, ax=ax),
+    "phase portrait": lambda ax: phase_portrait(PATHS[0, :, :2], PATHS[:, :, :2], ax=ax),
+    "cost": lambda ax: error_against_cost([1.0, 10.0], [3.0, 2.5], ["one step", "steps of 10"], ax=ax),
 }
 MANY = {
     "trajectories": (2, "3d", lambda axes: trajectories_side_by_side(PATHS, PATHS, times=TIMES, axes=axes)),
@@ -130,3 +135,36 @@ def test_without_matplotlib_one_sentence_says_what_to_do(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ImportError, match=r"run `pip install stochflow\[plots\]`"):
         importlib.import_module("stochflow.plots")
+
+
+def a_walk(samples=20, times=30):
+    angle = np.linspace(0, 6, times)
+    truth = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return truth, truth + 0.1 * np.random.default_rng(0).normal(size=(samples, times, 2))
+
+
+def test_a_phase_portrait_holds_the_truth_and_all_samples():
+    truth, samples = a_walk()
+    ax = phase_portrait(truth, samples)
+    assert len(ax.collections[0].get_offsets()) == 20 * 30
+    (low, high), (down, up) = ax.get_xlim(), ax.get_ylim()
+    assert low < truth[:, 0].min()
+    assert truth[:, 0].max() < high
+    assert down < truth[:, 1].min()
+    assert truth[:, 1].max() < up
+
+
+def test_an_animation_has_a_picture_a_time_and_appears_whole(tmp_path):
+    from PIL import Image
+
+    truth, samples = a_walk(times=5)
+    path = animate_forecast(tmp_path / "walk.gif", truth, samples, every=0.4)
+    with Image.open(path) as gif:
+        assert gif.n_frames == 5
+    assert [file.name for file in tmp_path.iterdir()] == ["walk.gif"]
+
+
+def test_error_against_cost_names_every_point():
+    ax = error_against_cost([1.0, 10.0], [3.0, 2.5], ["one step", "steps of 10"])
+    assert [text.get_text() for text in ax.texts] == ["one step", "steps of 10"]
+    assert ax.get_xscale() == "log"

@@ -36,7 +36,7 @@ def main() -> None:
     """The command, with one-sentence errors and exit codes: 0 done, 1 could not, 2 wrong usage, 130 interrupted."""
     try:
         app()
-    except (CheckpointError, ValueError, OSError, ImportError) as error:
+    except (CheckpointError, ValueError, OSError, ImportError, FloatingPointError) as error:
         Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False)
         sys.exit(1)
     except KeyboardInterrupt:
@@ -178,7 +178,7 @@ def mocap(
         show = False if as_json else None
         result = experiment.train_mocap(setting, seed=number, data=data, folder=folder, progress=show)
         scores.append(experiment.score_mocap(result.flow, setting, data=data, key=jr.key(number)))
-        about = {"seed": number, "train_seconds": result.history[-1]["seconds"]}
+        about = {"seed": number, "train_seconds": result.seconds}
         rows.append({"setting": dataclasses.asdict(setting)} | about | dataclasses.asdict(scores[-1]))
         write_json(out / f"scores-setup{setting.setup}.json", rows)
         if not as_json:
@@ -188,6 +188,19 @@ def mocap(
             _print_table("Forecasts with their noise", experiment.quality_rows(scores))
     if as_json:
         print(json.dumps(rows))
+        return
+    from ..experiments.mocap_report import write_mocap_report
+
+    page = write_mocap_report(
+        out / f"setup{setting.setup}",
+        result.flow,
+        setting,
+        scores,
+        data,
+        seconds=result.seconds,
+        key=jr.key(seed),
+    )
+    console.print(f"figures, animation and report: [bold]{page}[/]")
 
 
 @reproduce.command("four-laws")

@@ -2,8 +2,7 @@
 
 Roll-outs, one-step forecasts, interpolation through a bridge, simulated series and fast sampling of large batches
 live here.
-They take any law or bridge, learnt or exact, and plan their steps in Python. Nothing here is trained but by `fit`:
-`teach_latent` simulates paths and calls it.
+They take any law or bridge, learnt or exact, and plan their steps in Python; nothing here is trained.
 """
 
 from .latent import (
@@ -25,4 +24,3 @@ from .readout import DriftAndDiffusion as DriftAndDiffusion, drift_and_diffusion
 from .rollout import forecast as forecast, interpolate as interpolate, rollout as rollout
 from .sampler import Sampler as Sampler, make_sampler as make_sampler
 from .series import simulate as simulate, smoothed_starts as smoothed_starts
-from .teach import TaughtFlow as TaughtFlow, teach_latent as teach_latent

@@ -12,6 +12,7 @@ except ModuleNotFoundError:
 
 from .diagnostics import (
     consistency_against_gap as consistency_against_gap,
+    error_against_cost as error_against_cost,
     likelihood_per_lag as likelihood_per_lag,
     pit_histograms as pit_histograms,
     reliability as reliability,
@@ -22,6 +23,7 @@ from .paths import (
     fan_chart as fan_chart,
     trajectories_side_by_side as trajectories_side_by_side,
 )
+from .planes import animate_forecast as animate_forecast, phase_portrait as phase_portrait
 from .report import Picture as Picture, Table as Table, Text as Text, write_report as write_report
 from .style import (
     PALETTE as PALETTE,

@@ -170,3 +170,21 @@ def _cycle(count: int) -> list[str]:
 def _ramp(count: int) -> list[tuple[float, float, float, float]]:
     """Colours in order, for curves that have one."""
     return [TIME(x) for x in np.linspace(0, 1, max(count, 2))[:count]]
+
+
+@styled
+def error_against_cost(
+    milliseconds: Sequence[float],
+    errors: Sequence[float],
+    names: Sequence[str],
+    *,
+    ax: Axes | None = None,
+) -> Axes:
+    """One point a way to forecast: what it costs and how far it is from the truth."""
+    ax = figure(size=(5.2, 3.4))[0] if ax is None else ax
+    ax.plot(milliseconds, errors, "o-", color=MODEL)
+    for cost, error, name in zip(milliseconds, errors, names, strict=True):
+        ax.annotate(name, (cost, error), textcoords="offset points", xytext=(6, 6), fontsize=8.5)
+    ax.set(xscale="log", xlabel="milliseconds a forecast", ylabel="mean squared error", ylim=(0, None))
+    ax.margins(x=0.25, y=0.2)
+    return ax

@@ -1,5 +1,7 @@
 """Where to start a latent flow from: states that already mean something."""
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -26,6 +28,7 @@ def principal_latent_flow(
     layers: int = 4,
     clock: str = "saturating",
     coupling: str = "affine",
+    periods: Sequence[float] = (),
     std: str = "fixed",
     initial_std: float = 0.2,
     key: PRNGKeyArray,
@@ -45,6 +48,7 @@ def principal_latent_flow(
     - `slow`: further dimensions, of which the emission knows nothing at first, read by a GRU from all that came before:
         for what a few rows do not tell, such as the pace of a walk.
     - `width`, `layers`, `clock`, `coupling`: of the transition; `std`, `initial_std`: of the emission.
+    - `periods`: after which the process comes back, in the data's units of time, if it does.
     """
     if not 1 <= components <= data.dim:
         raise ValueError(f"`components` must lie between 1 and the {data.dim} channels; got {components}.")
@@ -55,7 +59,8 @@ def principal_latent_flow(
     flow_key, bridge_key, emission_key, posterior_key = jr.split(key, 4)
     slow_key = jr.fold_in(posterior_key, 1)
     seen, dim = 2 * components, 2 * components + slow
-    windows = _windows(data, config, window)
+    units = units_of(data, config)
+    windows = _windows(data, units, window)
     axes = _axes(windows[:, -1], components)
     read, loc, scale = _reading(windows, axes)
     posterior = WindowPosterior(data.dim, seen, window=window, depth=0, key=posterior_key)
@@ -72,16 +77,24 @@ def principal_latent_flow(
         posterior = JoinedPosterior(posterior, FilteringPosterior(data.dim, slow, key=slow_key))
     with_bridge = config.consistency > 0 and not config.one_way
     return LatentFlow(
-        StochasticFlow(dim, width=width, layers=layers, clock=clock, coupling=coupling, key=flow_key),
+        StochasticFlow(
+            dim,
+            width=width,
+            layers=layers,
+            clock=clock,
+            coupling=coupling,
+            periods=[period / units.time_scale for period in periods],
+            key=flow_key,
+        ),
         _with_layer(emission, decode, offset),
         posterior,
         BridgeFlow(dim, width=min(width, 32), layers=layers, key=bridge_key) if with_bridge else None,
     )
 
 
-def _windows(data, config, window) -> Float[np.ndarray, "rows window channels"]:
+def _windows(data, units, window) -> Float[np.ndarray, "rows window channels"]:
     """All stretches of `window` rows, in the units that the fit will choose; what is missing is at the mean."""
-    series = compact_series(data, units_of(data, config))
+    series = compact_series(data, units)
     seen = np.asarray(jax.vmap(lambda one: one.seen)(series), np.float64)
     counts = np.asarray(series.present).sum(axis=1)
     found = [
