@@ -8,6 +8,7 @@ import pytest
 
 from stochflow.data import Trajectories
 from stochflow.experiments import mocap
+from stochflow.experiments.mocap_report import write_mocap_report
 from stochflow.latent.model import number_of_parameters
 
 
@@ -66,6 +67,12 @@ def test_it_trains_scores_and_prints(parts, data, monkeypatch, tmp_path, getkey)
     assert rows[0] == ("paper: npODE", "22.96")
     assert rows[-4][0] == "stochflow: one step (2 seeds)"
     assert len(mocap.quality_rows([scores])[1]) == 2 + len(mocap.LEVELS)
+    page = write_mocap_report(
+        tmp_path / "report", result.flow, setting, [scores], data, seconds=result.seconds, key=getkey()
+    )
+    assert "steps of 50" in page.read_text()
+    pictures = {f"fan-{i}.png" for i in range(2)} | {"cost.png", "phase.png", "walk.gif"}
+    assert {path.name for path in page.parent.iterdir()} == pictures | {"report.html"}
 
 
 def test_the_interval_of_a_mean_is_students():

@@ -121,7 +121,9 @@ def write_mocap_report(
                 figures["phase"], "The plane of the first two principal components: one forecast path a line."
             ),
             plots.Picture(
-                figures["cost"], "Error against the time of a forecast of all frames, 100 samples."
+                figures["cost"],
+                "Error against the time of a forecast of all frames, 100 samples: every frame by a "
+                "chain of its own, but for steps of one, which are one path.",
             ),
         ],
         subtitle=f"{len(scores)} seeds; the last was trained in {seconds:.0f} s. The animation is `walk.gif`.",

@@ -182,7 +182,7 @@ def error_against_cost(
 ) -> Axes:
     """One point a way to forecast: what it costs and how far it is from the truth."""
     ax = figure(size=(5.2, 3.4))[0] if ax is None else ax
-    ax.plot(milliseconds, errors, "o-", color=MODEL)
+    ax.plot(milliseconds, errors, "o", color=MODEL, markersize=6)
     for cost, error, name in zip(milliseconds, errors, names, strict=True):
         ax.annotate(name, (cost, error), textcoords="offset points", xytext=(6, 6), fontsize=8.5)
     ax.set(xscale="log", xlabel="milliseconds a forecast", ylabel="mean squared error", ylim=(0, None))
