@@ -1,6 +1,7 @@
 """The command: it does its job on a small budget, and says one sentence when it cannot."""
 
 import json
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -69,3 +70,18 @@ def test_wrong_usage_ends_with_one_sentence(args, code, message, tmp_path, monke
 def test_version(monkeypatch, capsys):
     assert _run(monkeypatch, "version") == 0
     assert capsys.readouterr().out.strip()
+
+
+def test_quick_keeps_a_flag_that_was_given_even_with_the_default_value(monkeypatch):
+    from stochflow.experiments.lorenz import LorenzSetting
+
+    seen = []
+    monkeypatch.setattr(sys.modules["stochflow.cli.main"], "_lorenz", lambda setting, *rest: seen.append(setting))
+    default = str(LorenzSetting().steps)
+    for flags in ([], ["--steps", default], ["--batch-size", "64"]):
+        assert CliRunner().invoke(app, ["reproduce", "lorenz", "--quick", *flags]).exit_code == 0
+    plain, with_steps, with_batch = seen
+    assert plain == LorenzSetting.quick()
+    assert with_steps.steps == LorenzSetting().steps
+    assert with_batch.batch_size == 64
+    assert with_batch.steps == plain.steps

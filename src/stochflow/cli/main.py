@@ -79,6 +79,7 @@ def demo(out: Out = Path("runs/demo"), seed: Seed = 0) -> None:
 @reproduce.command("lorenz")
 @flags_from(LorenzSetting)
 def lorenz(
+    context: typer.Context,
     setting: LorenzSetting,
     out: Out = Path("runs/lorenz"),
     seed: Seed = 0,
@@ -90,10 +91,16 @@ def lorenz(
 ) -> None:
     """Table 1: KL per time and H_pred, likelihood per lag, calibration, consistency; figures and a report."""
     if quick:
-        changed = {f.name for f in dataclasses.fields(setting) if getattr(setting, f.name) != f.default}
-        kept = {name: getattr(setting, name) for name in changed}
+        given = [f.name for f in dataclasses.fields(setting) if _was_given(context, f.name)]
+        kept = {name: getattr(setting, name) for name in given}
         setting = dataclasses.replace(LorenzSetting.quick(), **kept)
     _lorenz(setting, out, seed, seeds, as_json)
+
+
+def _was_given(context: typer.Context, name: str) -> bool:
+    """Whether a flag stands on the command line, be it with the default value."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: bool) -> None:

@@ -19,6 +19,9 @@ from ..training import FitResult
 from .lorenz import LAGS, LEVELS, TEST_KEY, LorenzScores, LorenzSetting, calibration_p_values, paths_at_times
 from .paper import HORIZONS, LORENZ_KFLOPS, LORENZ_KL, NSF_ROW, TIMES
 
+# The linear-noise approximation is a reference over short gaps only; over long ones it is off by hundreds of nats.
+LONGEST_LINEAR_LAG = 10
+
 Rows = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
@@ -68,11 +71,11 @@ def likelihood_rows(scores: LorenzScores) -> Rows:
         "gap",
         "every start",
         "from t = 0",
-        "median from t = 0",
+        "its median",
         "worst pair",
-        "flow, reference pairs",
-        "simulated truth, same pairs",
-        "linear noise, same pairs",
+        "some pairs: flow",
+        "simulated truth",
+        "linear noise",
     )
     rows = [
         (
@@ -84,7 +87,7 @@ def likelihood_rows(scores: LorenzScores) -> Rows:
             f"{s.worst:.1f}",
             f"{s.flow_on_reference:.2f}",
             f"{s.reference:.2f} ± {s.reference_se:.2f}",
-            f"{s.linear_noise:.2f}",
+            f"{s.linear_noise:.2f}" if lag <= LONGEST_LINEAR_LAG else "–",
         )
         for lag, s in scores.log_likelihood.items()
     ]
