@@ -47,3 +47,14 @@ def test_a_time_outside_is_an_error(r, getkey):
     bridge = BRIDGES["1 dim"](getkey())
     with pytest.raises(Exception, match="`r` must lie between"):
         call(bridge, "sample", jnp.zeros(1), jnp.ones(1), S, jnp.array(r), T, key=getkey())
+
+
+@bridges
+def test_at_an_end_the_density_is_that_of_a_point_and_gradients_are_finite(make, getkey):
+    bridge, u = (bridge := make(getkey())), covariates(bridge)
+    x_s, x_t = jr.normal(getkey(), (2, bridge.dim))
+    for r, end in ((S, x_s), (T, x_t)):
+        assert call(bridge, "log_prob", end, x_s, x_t, S, r, T, u) == jnp.inf
+        assert call(bridge, "log_prob", end + 1, x_s, x_t, S, r, T, u) == -jnp.inf
+        draw = lambda x_s, r=r: bridge.transform(jnp.ones(bridge.dim), x_s, x_t, S, r, T, u).sum()
+        assert jnp.isfinite(jax.jit(jax.grad(draw))(x_s)).all()

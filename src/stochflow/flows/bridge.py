@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
-from ..laws import AbstractBridge, require_order, time_gap
+from ..laws import AbstractBridge, bridge_gaps, hold_log_prob, hold_sample, pinned_end, positive_gap
 from .nets import MLP
 from .stack import Base, GatedStack, check_sizes, make_condition
 
@@ -53,22 +53,29 @@ class BridgeFlow(AbstractBridge):
         self.autonomous = autonomous
 
     def transform_and_log_prob(self, noise, x_s, x_t, s, r, t, u=None):
-        x_r, log_prob = self.stack.forward(noise, self._base(x_s, x_t, s, r, t, u))
-        return jnp.where(r == t, x_t, x_r), log_prob  # x_s + (x_t - x_s) may be one bit off x_t
+        x_s, x_t = _floats(x_s, x_t)
+        before, after = bridge_gaps(s, r, t)
+        found = self.stack.forward(noise, self._base(x_s, x_t, s, before, after, u))
+        return hold_sample(*pinned_end(before, after, x_s, x_t), *found)
 
     def log_prob(self, x_r, x_s, x_t, s, r, t, u=None):
-        x_r = jnp.asarray(x_r, jnp.result_type(x_r, float))
-        _, log_prob = self.stack.inverse(x_r, self._base(x_s, x_t, s, r, t, u))
-        return log_prob
+        x_r, x_s, x_t = _floats(x_r, x_s, x_t)
+        before, after = bridge_gaps(s, r, t)
+        _, log_prob = self.stack.inverse(x_r, self._base(x_s, x_t, s, before, after, u))
+        return hold_log_prob(*pinned_end(before, after, x_s, x_t), x_r, log_prob)
 
-    def _base(self, x_s, x_t, s, r, t, u):
-        x_s = jnp.asarray(x_s, jnp.result_type(x_s, float))
-        dt = time_gap(s, t).astype(x_s.dtype)
-        r = require_order(jnp.asarray(r), (r < s) | (r > t), "`r` must lie between `s` and `t`.")
-        tau = ((r - s) / jnp.where(dt == 0, 1.0, dt)).astype(x_s.dtype)
+    def _base(self, x_s, x_t, s, before, after, u):
+        # At either end the law is held there, and what is computed here must only be finite.
+        before, after = (positive_gap(gap).astype(x_s.dtype) for gap in (before, after))
+        dt = before + after
+        tau = before / dt
         scalars = [dt, tau] if self.autonomous else [dt, tau, jnp.asarray(s, x_s.dtype)]
         c = make_condition({"x_s": x_s, "x_t": x_t}, scalars, u, dim=self.dim, cond_dim=self.cond_dim)
         shift, raw_std = jnp.split(self.net(c), 2)
         gate = jnp.broadcast_to(tau * (1 - tau), (self.dim,))
         mean = x_s + tau * (x_t - x_s) + gate * shift
         return Base(mean, jnp.sqrt(gate * dt) * jax.nn.softplus(raw_std), gate, c)
+
+
+def _floats(*states):
+    return [jnp.asarray(x, jnp.result_type(x, float)) for x in states]
