@@ -76,7 +76,9 @@ def test_quick_keeps_a_flag_that_was_given_even_with_the_default_value(monkeypat
     from stochflow.experiments.lorenz import LorenzSetting
 
     seen = []
-    monkeypatch.setattr(sys.modules["stochflow.cli.main"], "_lorenz", lambda setting, *rest: seen.append(setting))
+    monkeypatch.setattr(
+        sys.modules["stochflow.cli.main"], "_lorenz", lambda setting, *rest: seen.append(setting)
+    )
     default = str(LorenzSetting().steps)
     for flags in ([], ["--steps", default], ["--batch-size", "64"]):
         assert CliRunner().invoke(app, ["reproduce", "lorenz", "--quick", *flags]).exit_code == 0

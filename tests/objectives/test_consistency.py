@@ -159,3 +159,23 @@ class WildBridge(BrownianBridge):
     def transform_and_log_prob(self, noise, x_s, x_t, s, r, t, u=None):
         x, log_prob = super().transform_and_log_prob(noise, x_s, x_t, s, r, t, u)
         return x / 0.0, log_prob
+
+
+def test_a_chain_that_has_left_all_bounds_teaches_nothing(getkey):
+    """Starts beyond 1 run away; what is learnt is what the others teach."""
+
+    class Runaway(BrownianMotion):
+        def transform_and_log_prob(self, noise, x_s, s, t, u=None):
+            x, log_prob = super().transform_and_log_prob(noise, x_s, s, t, u)
+            return jnp.where(x_s > 1, x * 1e30, x), log_prob
+
+    law, wild, key = BrownianMotion([0.0], [0.1]), Runaway([0.0], [0.1]), getkey()
+    x_s = jnp.array([[0.0], [0.5], [2.0]])
+    times = jnp.zeros(3), jnp.full(3, 0.5), jnp.ones(3)
+    within = jnp.array([-5.0]), jnp.array([5.0])
+    loss = lambda law, x_s, **more: one_way_loss(law, Triplets(x_s, *times, None), steps=4, key=key, **more)
+    found = loss(wild, x_s, within=within)
+    assert jnp.isclose(found, loss(law, x_s, within=(jnp.array([-5.0]), jnp.array([1.5]))))
+    gradient = jax.grad(lambda x: loss(wild, x, within=within))(x_s)
+    assert jnp.isfinite(gradient).all()
+    assert gradient[2] == 0

@@ -136,12 +136,22 @@ def bridge_loss(law, bridge, triplets, *, key: PRNGKeyArray) -> Scalar:
     return -log_prob(x_r, x_s, x_t, s, r, t, u).mean()
 
 
-def one_way_loss(law, triplets, *, steps: int, key: PRNGKeyArray) -> Scalar:
+def one_way_loss(
+    law,
+    triplets,
+    *,
+    steps: int,
+    within: tuple[Float[Array, " dim"], Float[Array, " dim"]] | None = None,
+    key: PRNGKeyArray,
+) -> Scalar:
     r"""Maximum likelihood of the law in one step at its own samples in `steps` equal ones, a batch of triplets.
 
     Up to a constant the KL divergence of one step from many, as the law stands: no bridge and no bound. The samples are
     taken as they are, so that the long gap learns from the short ones and they learn nothing from it. Middle times are
     not used.
+
+    A chain that has left all bounds teaches nothing, and would lead the law after it: samples that are not finite, or
+    not `within` a lowest and a highest state, are left out.
     """
     x_s, s, _, t, u = triplets
     transform = jax.vmap(law.transform, in_axes=(0, 0, 0, 0, _axis(u)))
@@ -153,8 +163,12 @@ def one_way_loss(law, triplets, *, steps: int, key: PRNGKeyArray) -> Scalar:
 
     noise = jr.normal(key, (steps, *x_s.shape), x_s.dtype)
     x_t = jax.lax.stop_gradient(jax.lax.scan(step, x_s, (jnp.arange(steps), noise))[0])
-    log_prob = jax.vmap(law.log_prob, in_axes=(0, 0, 0, 0, _axis(u)))
-    return -log_prob(x_t, x_s, s, t, u).mean()
+    good = jnp.isfinite(x_t).all(axis=1)
+    if within is not None:
+        good &= ((x_t >= within[0][None]) & (x_t <= within[1][None])).all(axis=1)
+    x_t = jnp.where(good[:, None], x_t, x_s)  # a finite place, for finite gradients; it does not count
+    log_prob = jax.vmap(law.log_prob, in_axes=(0, 0, 0, 0, _axis(u)))(x_t, x_s, s, t, u)
+    return -jnp.where(good, log_prob, 0.0).sum() / jnp.maximum(good.sum(), 1)
 
 
 def _axis(u):

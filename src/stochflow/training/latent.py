@@ -26,6 +26,9 @@ from .states import States
 # A longer series is seen a random stretch at a time, unless `window` says otherwise: memory must not grow with it.
 LONGEST_WINDOW = 512
 
+# Chains that leave the range of a batch's states, widened so many times, teach nothing.
+STRAY = 2.0
+
 Validation = Trajectories | Callable[[ObservedFlow], dict[str, float]]
 
 
@@ -154,7 +157,9 @@ class _Objective:
         config, (draw_key, gap_key) = self.config, jr.split(triplet_key)
         triplets = states.triplets(config, self.horizon, key=draw_key)
         triplets = long_gaps(triplets, horizon=self.horizon, steps=config.one_way, key=gap_key)
-        return {"taught": one_way_loss(model.transition, triplets, steps=config.one_way, key=noise_key)}
+        within = states.bounds(STRAY)
+        loss = one_way_loss(model.transition, triplets, steps=config.one_way, within=within, key=noise_key)
+        return {"taught": loss}
 
     def _states(self, model, data, key):
         draw_key, noise_key, drop_key, path_key = jr.split(key, 4)

@@ -74,6 +74,14 @@ class States(NamedTuple):
         )
         return Triplets(jax.lax.stop_gradient(pairs.x_s), pairs.s, r, t, pairs.u)
 
+    def bounds(self, widened: float) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
+        """The lowest and the highest state of the batch in each dimension, so many times as far from their middle."""
+        there = self.rows[:, :, None]
+        low = jnp.where(there, self.x, jnp.inf).min(axis=(0, 1))
+        high = jnp.where(there, self.x, -jnp.inf).max(axis=(0, 1))
+        middle, half = (low + high) / 2, widened * (high - low) / 2
+        return jax.lax.stop_gradient((middle - half, middle + half))
+
     def reconstruction(self, model: LatentFlow, batch: Series) -> Scalar:
         """Minus the log-likelihood of what was observed, a row."""
         log_prob = jax.vmap(jax.vmap(model.emission.log_prob))(batch.values, batch.mask, self.x)
