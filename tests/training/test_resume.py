@@ -167,3 +167,25 @@ def test_nothing_is_written_for_a_run_that_cannot_start(tmp_path, getkey):
     with pytest.raises(ValueError, match="`u` must have shape"):
         _fit(tmp_path / "run", flow=stochflow.StochasticFlow(1, cond_dim=1, width=4, layers=1, key=getkey()))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_model_is_described_alike_by_the_next_process():
+    """`repr` has the addresses of functions in it, which are others each time."""
+    program = (
+        "import jax.random as jr, stochflow\n"
+        "from stochflow.training.checkpoint import describe\n"
+        "print(describe(stochflow.latent_flow(3, 2, key=jr.key(0))))\n"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+    assert "softplus" in runs[0]
+    assert "0x" not in runs[0]
+
+
+def test_a_folder_of_another_model_says_so_in_one_sentence(tmp_path):
+    RunFolder.create(tmp_path, {"model": "a" * 1000})
+    with pytest.raises(CheckpointError, match="holds another run: its model is another one"):
+        RunFolder.create(tmp_path, {"model": "b" * 1000})

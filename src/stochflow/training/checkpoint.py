@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -55,6 +56,15 @@ def _finite(content):
 def tree_names(tree: PyTree) -> list[str]:
     """One readable, unique name a leaf."""
     return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+# Characters of an error about a folder that holds another run; a whole model is not printed.
+LONGEST_DIFFERENCE = 300
+
+
+def describe(model: PyTree) -> str:
+    """The parts of a model and their sizes; functions by name and without address, which changes with the process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(model))
 
 
 def fingerprint(tree: PyTree) -> str:
@@ -211,4 +221,5 @@ def _difference(name, known, record):
     if isinstance(known.get(name), dict) and isinstance(record.get(name), dict):
         inner = next(k for k in record[name] | known[name] if known[name].get(k) != record[name].get(k))
         return f"{name}.{inner} is {known[name].get(inner)!r}, not {record[name].get(inner)!r}"
-    return f"{name} is {known.get(name)!r}, not {record.get(name)!r}"
+    both = f"{name} is {known.get(name)!r}, not {record.get(name)!r}"
+    return both if len(both) < LONGEST_DIFFERENCE else f"{name} is another one"

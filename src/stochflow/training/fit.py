@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..data import PairSampler, Trajectories, draw_triplets, long_gaps
 from ..laws import AbstractBridge, AbstractTransition, Standardised, StandardisedBridge
 from ..objectives import bridge_loss, one_way_loss, stacked_gaps
-from .checkpoint import RunFolder, fingerprint
+from .checkpoint import RunFolder, describe, fingerprint
 from .config import DIRECTIONS, FitConfig
 from .loop import Problem, check_loss, train
 from .validation import make_validation
@@ -118,8 +118,8 @@ def _record(model, config, validation, starts) -> dict[str, Any]:
     """What tells one run from another, but for the data and the key, which the checkpoint knows."""
     record = {
         "config": {k: v for k, v in dataclasses.asdict(config).items() if k not in HOUSEKEEPING},
-        "flow": repr(model.flow),
-        "bridge": repr(model.bridge),
+        "flow": describe(model.flow),
+        "bridge": describe(model.bridge),
         "weights": fingerprint(eqx.filter((model.flow, model.bridge), eqx.is_array)),
         "validation": None if validation is None else fingerprint((validation.times, validation.values)),
     }

@@ -17,7 +17,7 @@ from ..data import Trajectories, long_gaps
 from ..data.batches import compact_series, draw_series
 from ..latent import LatentFlow, LatentUnits, ObservedFlow
 from ..objectives import bridge_loss, elbo_terms, one_way_loss, stacked_gaps, state_rows
-from .checkpoint import RunFolder, fingerprint
+from .checkpoint import RunFolder, describe, fingerprint
 from .config import DIRECTIONS, LatentConfig
 from .fit import HOUSEKEEPING
 from .loop import Problem, check_loss, train
@@ -83,7 +83,7 @@ def fit_latent(
     known = isinstance(validation, Trajectories)
     record = {
         "config": {k: v for k, v in dataclasses.asdict(config).items() if k not in HOUSEKEEPING},
-        "model": repr(model),
+        "model": describe(model),
         "weights": fingerprint(eqx.filter(model, eqx.is_array)),
         "validation": fingerprint((validation.times, validation.values))
         if known
