@@ -39,7 +39,9 @@ def test_the_architecture_is_the_papers(setup, flow, bridge, getkey):
 @pytest.mark.parametrize("parts", mocap.PARTS)
 def test_it_trains_scores_and_prints(parts, data, monkeypatch, tmp_path, getkey):
     monkeypatch.setitem(
-        mocap.SETUPS, 1, mocap.Setup(train_frames=20, given=3, window=3, slow=1, observation_std=0.2)
+        mocap.SETUPS,
+        1,
+        mocap.Setup(train_frames=20, given=3, window=3, slow=1, observation_std=0.2, slowest=0.9),
     )
     setting = mocap.MocapSetting(
         setup=1,

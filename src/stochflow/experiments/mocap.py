@@ -34,18 +34,20 @@ QUARTERS = 4
 @dataclasses.dataclass(frozen=True)
 class Setup:
     """Which frames are trained on and how many are given at test time; and, for our configuration, how many frames the
-    posterior reads at once, how many dimensions of the state it reads from all of them, and the observation std."""
+    posterior reads at once, how many dimensions of the state it reads from all of them, the observation std, and the
+    slowest pace that the training sequences are resampled at."""
 
     train_frames: int
     given: int
     window: int
     slow: int
     observation_std: float
+    slowest: float
 
 
 SETUPS = {
-    1: Setup(train_frames=300, given=3, window=3, slow=0, observation_std=0.1),
-    2: Setup(train_frames=200, given=100, window=5, slow=2, observation_std=0.15),
+    1: Setup(train_frames=300, given=3, window=3, slow=0, observation_std=0.1, slowest=0.9),
+    2: Setup(train_frames=200, given=100, window=5, slow=2, observation_std=0.15, slowest=0.93),
 }
 
 
@@ -71,7 +73,7 @@ class MocapSetting:
     gait: float = 13.5
     width: int = 64
     speeds: int = 5
-    slowest: float = 0.93
+    slowest: float | None = None
     fastest: float = 1.02
     steps: int = 8000
     learning_rate: float = 1e-2
@@ -103,10 +105,11 @@ class MocapSetting:
         for name in ("gait", "slow", "taught_steps"):
             if (value := getattr(self, name)) is not None and not value >= 0:
                 raise ValueError(f"`{name}` must be at least 0; got {value}.")
-        if self.speeds < 1 or not 0 < self.slowest <= self.fastest:
+        slowest = SETUPS[self.setup].slowest if self.slowest is None else self.slowest
+        if self.speeds < 1 or not 0 < slowest <= self.fastest:
             raise ValueError(
                 "`speeds` must be at least 1 and 0 < `slowest` ≤ `fastest`; got "
-                f"{self.speeds}, {self.slowest} and {self.fastest}."
+                f"{self.speeds}, {slowest} and {self.fastest}."
             )
         if self.taught_steps:
             self.taught_config()
@@ -198,7 +201,8 @@ def train_mocap(
     model_key, fit_key, teach_key = jr.split(jr.key(seed), 3)
     train = data["train"].window(0.0, (setup.train_frames - 0.5) * FRAME)
     if setting.speeds > 1:
-        train = at_speeds(train, np.linspace(setting.slowest, setting.fastest, setting.speeds).tolist())
+        slowest = setup.slowest if setting.slowest is None else setting.slowest
+        train = at_speeds(train, np.linspace(slowest, setting.fastest, setting.speeds).tolist())
 
     stages = (None, None) if folder is None else (Path(folder) / "all", Path(folder) / "taught")
     first = fit_latent(
