@@ -185,6 +185,7 @@ def error_against_cost(
     ax.plot(milliseconds, errors, "o", color=MODEL, markersize=6)
     for cost, error, name in zip(milliseconds, errors, names, strict=True):
         ax.annotate(name, (cost, error), textcoords="offset points", xytext=(6, 6), fontsize=8.5)
-    ax.set(xscale="log", xlabel="milliseconds a forecast", ylabel="mean squared error", ylim=(0, None))
-    ax.margins(x=0.25, y=0.2)
+    ax.set(xscale="log", xlabel="milliseconds a forecast", ylabel="mean squared error")
+    ax.margins(x=0.25)
+    ax.set_ylim(0, 1.2 * max(errors))
     return ax
