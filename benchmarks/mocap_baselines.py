@@ -57,6 +57,9 @@ def walk(data: dict[str, np.ndarray]) -> None:
         _, paces, phases = np.array([nearest(curve, one, PACES) for one in train]).T
     usual = paces.mean()
     print(f"training: pace {usual:.4f} ± {paces.std():.4f} radians a frame")
+    early = [pace_of_three(curve, one[first:]) for one in train for first in range(0, len(frames) - FEW, 10)]
+    told = np.corrcoef(early, np.repeat(paces, len(early) // len(train)))[0, 1]
+    print(f"correlation of the pace over three frames with that of the sequence: {told:.2f}")
     for part in ("validation", "test"):
         for i, one in enumerate(data[part]):
             error, pace, phase = nearest(curve, one, PACES)
@@ -72,6 +75,14 @@ def walk(data: dict[str, np.ndarray]) -> None:
             _, pace, phase = nearest(curve, one, [slower * usual], slice(0, FEW))
             errors.append(np.square(path(curve, phase, pace, one) - one)[FEW:].mean())
         print(f"test, phase by three frames and {slower:g} of the usual pace: {np.mean(errors):.2f}")
+
+
+def pace_of_three(curve: np.ndarray, one: np.ndarray) -> float:
+    """How far along the curve three frames go in a frame, at the nearest place on it."""
+    place = np.square(curve - one[FEW - 1]).sum(axis=1).argmin()
+    slope = (curve[(place + 1) % PLACES] - curve[place - 1]) / (4 * np.pi / PLACES)
+    velocity = (one[FEW - 1] - one[0]) / (FEW - 1)
+    return float(velocity @ slope / (slope @ slope))
 
 
 def closed_curve(train: np.ndarray, phases: np.ndarray) -> np.ndarray:

@@ -24,13 +24,12 @@ def at_speeds(data: Trajectories, speeds: Sequence[float]) -> Trajectories:
         for speed in speeds:
             then = t[0] + speed * (t - t[0])
             kept = then <= t[-1] * (1 + 1e-9)
+            at = np.minimum(then[kept], t[-1])
             times.append(data.origins[i] + t[kept])
-            values.append(_between(np.minimum(then[kept], t[-1]), t, seen))
+            values.append(_between(at, t, seen))
             names.append(data.names[i] if speed == 1 else f"{data.names[i]} at speed {speed:g}")
             if data.u is not None:
-                covariates.append(
-                    _between(np.minimum(then[kept], t[-1]), t, data.u[i, rows].astype(np.float64))
-                )
+                covariates.append(_between(at, t, data.u[i, rows].astype(np.float64)))
     return Trajectories.from_series(times, values, u=covariates if data.u is not None else None, names=names)
 
 

@@ -5,7 +5,7 @@ import math
 import os
 import warnings
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -105,7 +105,7 @@ class MocapSetting:
         for name in ("gait", "slow", "taught_steps"):
             if (value := getattr(self, name)) is not None and not value >= 0:
                 raise ValueError(f"`{name}` must be at least 0; got {value}.")
-        slowest = SETUPS[self.setup].slowest if self.slowest is None else self.slowest
+        slowest = self.chosen("slowest")
         if self.speeds < 1 or not 0 < slowest <= self.fastest:
             raise ValueError(
                 "`speeds` must be at least 1 and 0 < `slowest` ≤ `fastest`; got "
@@ -114,6 +114,11 @@ class MocapSetting:
         if self.taught_steps:
             self.taught_config()
         self.fit_config()  # which refuses what `fit_latent` would, before any data is read
+
+    def chosen(self, name: str) -> Any:
+        """A setting that depends on the set-up, unless it was given."""
+        given = getattr(self, name)
+        return getattr(SETUPS[self.setup], name) if given is None else given
 
     def fit_config(self) -> LatentConfig:
         return LatentConfig(
@@ -150,16 +155,15 @@ class MocapSetting:
 
     def model(self, train: Trajectories, *, key: PRNGKeyArray) -> LatentFlow:
         """The chosen parts, with the saturating clock."""
-        setup = SETUPS[self.setup]
-        std = setup.observation_std if self.observation_std is None else self.observation_std
+        std = self.chosen("observation_std")
         if self.parts == "paper":
             return paper_model(self.setup, observation_std=std, key=key)
         return principal_latent_flow(
             train,
             config=self.fit_config(),
             components=self.components,
-            window=setup.window,
-            slow=setup.slow if self.slow is None else self.slow,
+            window=SETUPS[self.setup].window,
+            slow=self.chosen("slow"),
             periods=[self.gait / k for k in (1, 2, 3)] if self.gait else (),
             width=self.width,
             initial_std=std,
@@ -201,8 +205,8 @@ def train_mocap(
     model_key, fit_key, teach_key = jr.split(jr.key(seed), 3)
     train = data["train"].window(0.0, (setup.train_frames - 0.5) * FRAME)
     if setting.speeds > 1:
-        slowest = setup.slowest if setting.slowest is None else setting.slowest
-        train = at_speeds(train, np.linspace(slowest, setting.fastest, setting.speeds).tolist())
+        speeds = np.linspace(setting.chosen("slowest"), setting.fastest, setting.speeds)
+        train = at_speeds(train, speeds.tolist())
 
     stages = (None, None) if folder is None else (Path(folder) / "all", Path(folder) / "taught")
     first = fit_latent(

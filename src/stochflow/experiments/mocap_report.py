@@ -70,70 +70,66 @@ def write_mocap_report(
     seconds: float,
     key: PRNGKeyArray,
 ) -> Path:
-    """Fan charts of a test sequence, the phase portrait, error against cost, the animation and the tables."""
+    """Fan charts of the test sequences, the phase portrait, error against cost, the animation and the tables."""
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    test, given = data["test"], SETUPS[setting.setup].given
-    curve = costs(flow, setting, scores[-1], test, key=key)
-    figures = {}
-    for i in range(len(test)):
-        times, values = test.times[i].astype(np.float64), test.values[i]
-        found = draws(
-            flow, times, values, given, step=None, samples=setting.samples, key=jr.fold_in(key, 100 + i)
-        )
-        moving = np.argsort(-values[given:].std(axis=0))[:SHOWN]
-        figures[f"fan-{i}"] = plots.figure_of(
-            plots.fan_chart(
-                times[given:],
-                np.asarray(found.values)[:, :, moving],
-                values[given:][:, moving],
-                names=[f"channel {j}" for j in moving],
-            )
-        )
-    figures["cost"] = plots.figure_of(
-        plots.error_against_cost(
-            [c.milliseconds for c in curve], [c.mse for c in curve], [c.step for c in curve]
-        )
+    test = data["test"]
+    truth, cloud = _plane(flow, test, setting, key)
+    pictures = {f"fan-{i}": _fan(flow, setting, test, i, jr.fold_in(key, 100 + i)) for i in range(len(test))}
+    pictures["phase"] = plots.Picture(
+        plots.figure_of(plots.phase_portrait(truth, cloud)),
+        "The plane in which the last test sequence moves most: one-step forecasts of every frame, their mean and the "
+        "truth.",
     )
-    truth, cloud = _plane(flow, test, setting, given, key)
-    figures["phase"] = plots.figure_of(plots.phase_portrait(truth, cloud))
-    for name, figure in figures.items():
-        plots.save(figure, out / f"{name}.png")
+    pictures["cost"] = _cost_picture(costs(flow, setting, scores[-1], test, key=key))
+    for name, picture in pictures.items():
+        plots.save(picture.figure, out / f"{name}.png")
     plots.animate_forecast(out / "walk.gif", truth[::EVERY], cloud[:, ::EVERY], every=EVERY * FRAME)
-    pictures = [
-        plots.Picture(
-            figures[f"fan-{i}"], f"Test sequence {i}: the four channels that move most, one-step forecasts."
-        )
-        for i in range(len(test))
-    ]
     return plots.write_report(
         out / "report.html",
         f"Motion capture, set-up {setting.setup}",
         [
-            plots.Table(
-                *mocap_rows(scores, setting.setup), caption="Mean over seeds with its 95 % t-interval."
-            ),
+            plots.Table(*mocap_rows(scores, setting.setup), caption="Mean over seeds, 95 % t-interval."),
             plots.Table(
                 *quality_rows(scores), caption="One-step forecasts with their noise, mean over seeds."
             ),
-            *pictures,
-            plots.Picture(
-                figures["phase"], "The plane of the first two principal components: one forecast path a line."
-            ),
-            plots.Picture(
-                figures["cost"],
-                "Error against the time of a forecast of all frames, 100 samples: every frame by a "
-                "chain of its own, but for steps of one, which are one path.",
-            ),
+            *pictures.values(),
         ],
         subtitle=f"{len(scores)} seeds; the last was trained in {seconds:.0f} s. The animation is `walk.gif`.",
     )
 
 
+def _fan(flow, setting, test, i, key) -> plots.Picture:
+    given = SETUPS[setting.setup].given
+    times, values = test.times[i].astype(np.float64), test.values[i]
+    found = draws(flow, times, values, given, step=None, samples=setting.samples, key=key)
+    moving = np.argsort(-values[given:].std(axis=0))[:SHOWN]
+    axes = plots.fan_chart(
+        times[given:],
+        np.asarray(found.values)[:, :, moving],
+        values[given:][:, moving],
+        names=[f"channel {j}" for j in moving],
+    )
+    return plots.Picture(
+        plots.figure_of(axes),
+        f"Test sequence {i}: the {SHOWN} channels that move most, every frame in one step.",
+    )
+
+
+def _cost_picture(curve: list[Cost]) -> plots.Picture:
+    steps, milliseconds, errors = zip(*curve, strict=True)
+    return plots.Picture(
+        plots.figure_of(plots.error_against_cost(milliseconds, errors, steps)),
+        f"Error against the time of a forecast of all frames, {TIMED_SAMPLES} samples: every frame by a chain of its "
+        "own, but for steps of one, which are one path.",
+    )
+
+
 def _plane(
-    flow: ObservedFlow, test: Trajectories, setting: MocapSetting, given: int, key: PRNGKeyArray
+    flow: ObservedFlow, test: Trajectories, setting: MocapSetting, key: PRNGKeyArray
 ) -> tuple[Float[np.ndarray, "frames 2"], Float[np.ndarray, "samples frames 2"]]:
     """The last test sequence and forecasts of it, in the plane in which the truth moves most."""
+    given = SETUPS[setting.setup].given
     times, values = test.times[-1].astype(np.float64), test.values[-1]
     found = draws(flow, times, values, given, step=None, samples=CLOUD, key=key)
     centre = values.mean(axis=0)

@@ -6,6 +6,7 @@ test holds the two together.
 """
 
 from .consistency import (
+    DIRECTIONS as DIRECTIONS,
     Gaps as Gaps,
     bridge_loss as bridge_loss,
     one_to_two_gap as one_to_two_gap,

@@ -1,5 +1,6 @@
 """How far a law is from being one law, whatever the number of steps."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -8,6 +9,8 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar, ScalarLike
 
 from ..laws import AbstractBridge, AbstractTransition
+
+DIRECTIONS = ("one_to_two", "two_to_one")
 
 
 def one_to_two_gap(
@@ -63,12 +66,12 @@ class Gaps(NamedTuple):
 
     def means(self) -> dict[str, Scalar]:
         """The mean of each direction, by its name."""
-        both = {"one_to_two": self.one_to_two, "two_to_one": self.two_to_one}
-        return {name: gap.mean() for name, gap in both.items() if gap is not None}
+        found = {name: getattr(self, name) for name in DIRECTIONS}
+        return {name: gap.mean() for name, gap in found.items() if gap is not None}
 
 
 def stacked_gaps(
-    law, bridge, triplets, pairs, *, one_to_two: bool = True, two_to_one: bool = True, key: PRNGKeyArray
+    law, bridge, triplets, pairs, *, directions: Sequence[str] = DIRECTIONS, key: PRNGKeyArray
 ) -> Gaps:
     """[`one_to_two_gap`][stochflow.objectives.one_to_two_gap],
     [`two_to_one_gap`][stochflow.objectives.two_to_one_gap] and the likelihood of `pairs` for a whole batch.
@@ -77,11 +80,11 @@ def stacked_gaps(
     the same numbers as the three functions above give with the same noise, in fewer and larger products. `triplets` is
     `(x_s, s, r, t, u)` and `pairs` is `(x_s, x_t, s, t, u)`, arrays with the batch in front.
 
-    A direction that is not asked for is not evaluated: samples that nothing trains may be anywhere, and a NaN times a
-    weight of zero is NaN.
+    A direction that is not among `directions` is not evaluated: samples that nothing trains may be anywhere, and a NaN
+    times a weight of zero is NaN.
     """
     x_s, s, r, t, u = triplets
-    if not (one_to_two and two_to_one):
+    if set(directions) != set(DIRECTIONS):
         axes = (0, 0, 0, 0, _axis(u))
         keys = jr.split(key, x_s.shape[0])
         each = lambda gap: jax.vmap(lambda k, *row: gap(law, bridge, *row, key=k), in_axes=(0, *axes))(
@@ -89,8 +92,8 @@ def stacked_gaps(
         )
         log_prob = jax.vmap(law.log_prob, in_axes=axes)(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u)
         return Gaps(
-            each(one_to_two_gap) if one_to_two else None,
-            each(two_to_one_gap) if two_to_one else None,
+            each(one_to_two_gap) if "one_to_two" in directions else None,
+            each(two_to_one_gap) if "two_to_one" in directions else None,
             log_prob,
         )
     batch = x_s.shape[0]

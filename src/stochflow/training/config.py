@@ -5,10 +5,10 @@ import json
 from typing import Any
 
 from ..data.pairs import SCHEMES, TRIPLET_SCHEMES
+from ..objectives import DIRECTIONS
 
 OPTIMISERS = ("muon", "adamw")
 DECAYS = ("cosine", "linear", "constant")
-DIRECTIONS = ("one_to_two", "two_to_one")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,8 @@ class RunConfig:
     - `one_way`: if not 0, gaps up to the horizon $H$ and longer than $2H/n$ learn from samples of $n$ shorter steps,
         which learn nothing from them, and the rest from the data alone; needs no bridge, and the weights of the
         directions are not used. What to choose where few pairs or none span the long gaps; the steps should be gaps
-        that the data has plenty of.
+        that the data has plenty of. Samples that are not finite teach nothing, nor do hidden states of a latent flow
+        that leave the range of a batch's by far.
     - `consistency_horizon`: the longest gap of a triplet; the longest of the data by default. Longer than the data
         reaches, it is what teaches those gaps.
     - `triplets`: `"balanced"` or `"paper"`.

@@ -15,7 +15,7 @@ from ..data import PairSampler, Trajectories, draw_triplets, long_gaps
 from ..laws import AbstractBridge, AbstractTransition, Standardised, StandardisedBridge
 from ..objectives import bridge_loss, one_way_loss, stacked_gaps
 from .checkpoint import RunFolder, describe, fingerprint
-from .config import DIRECTIONS, FitConfig
+from .config import FitConfig
 from .loop import Problem, check_loss, train
 from .validation import make_validation
 
@@ -211,8 +211,8 @@ class _Objective:
         pair_key, triplet_key, noise_key = jr.split(key, 3)
         pairs = source.pairs.draw(self.config.batch_size, key=pair_key)
         triplets = self._triplets(source, triplet_key)
-        wanted = {name: name in self.config.directions for name in DIRECTIONS}
-        gaps = stacked_gaps(model.flow, model.bridge, triplets, pairs, **wanted, key=noise_key)
+        directions = self.config.directions
+        gaps = stacked_gaps(model.flow, model.bridge, triplets, pairs, directions=directions, key=noise_key)
         nll, means = -gaps.log_prob.mean(), gaps.means()
         gap = sum(getattr(self.config, name) * mean for name, mean in means.items())
         return nll + self._weight(step, nll.dtype) * gap, {"nll": nll} | means

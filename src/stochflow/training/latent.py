@@ -18,7 +18,7 @@ from ..data.batches import compact_series, draw_series
 from ..latent import LatentFlow, LatentUnits, ObservedFlow
 from ..objectives import bridge_loss, elbo_terms, one_way_loss, stacked_gaps, state_rows
 from .checkpoint import RunFolder, describe, fingerprint
-from .config import DIRECTIONS, LatentConfig
+from .config import LatentConfig
 from .fit import HOUSEKEEPING
 from .loop import Problem, check_loss, train
 from .states import States
@@ -149,8 +149,10 @@ class _Objective:
             taught = self._taught(model, states, triplet_key, noise_key) if self.config.one_way else {}
             return log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u), taught
         triplets = states.triplets(self.config, self.horizon, key=triplet_key)
-        wanted = {name: name in self.config.directions for name in DIRECTIONS}
-        found = stacked_gaps(model.transition, model.bridge, triplets, pairs, **wanted, key=noise_key)
+        directions = self.config.directions
+        found = stacked_gaps(
+            model.transition, model.bridge, triplets, pairs, directions=directions, key=noise_key
+        )
         return found.log_prob, found.means()
 
     def _taught(self, model, states, triplet_key, noise_key):

@@ -43,53 +43,44 @@ def principal_latent_flow(
     **Arguments:**
 
     - `config`: what [`fit_latent`][stochflow.fit_latent] will be given; it decides the units.
-    - `components`: of the data; the state has twice as many dimensions.
+    - `components`: of the data; the state has twice as many dimensions, and `slow` more.
     - `window`: rows that the posterior reads, two at least.
     - `slow`: further dimensions, of which the emission knows nothing at first, read by a GRU from all that came before:
         for what a few rows do not tell, such as the pace of a walk.
     - `width`, `layers`, `clock`, `coupling`: of the transition; `std`, `initial_std`: of the emission.
     - `periods`: after which the process comes back, in the data's units of time, if it does.
     """
+    _check(data, components, window, slow)
+    flow_key, bridge_key, emission_key, posterior_key = jr.split(key, 4)
+    dim = 2 * components + slow
+    units = units_of(data, config)
+    windows = _windows(data, units, window)
+    axes = _axes(windows[:, -1], components)
+    read, loc, scale = _reading(windows, axes)
+    emission = GaussianEmission(dim, data.dim, depth=0, std=std, initial_std=initial_std, key=emission_key)
+    posterior = WindowPosterior(data.dim, 2 * components, window=window, depth=0, key=posterior_key)
+    posterior = _that_reads(posterior, read, loc, scale)
+    if slow:
+        slow_key = jr.fold_in(posterior_key, 1)
+        posterior = JoinedPosterior(posterior, FilteringPosterior(data.dim, slow, key=slow_key))
+    shape = {"width": width, "layers": layers, "clock": clock, "coupling": coupling}
+    periods = [period / units.time_scale for period in periods]
+    with_bridge = config.consistency > 0 and not config.one_way
+    return LatentFlow(
+        StochasticFlow(dim, **shape, periods=periods, key=flow_key),
+        _that_shows(emission, axes, loc, scale),
+        posterior,
+        BridgeFlow(dim, width=min(width, 32), layers=layers, key=bridge_key) if with_bridge else None,
+    )
+
+
+def _check(data, components, window, slow):
     if not 1 <= components <= data.dim:
         raise ValueError(f"`components` must lie between 1 and the {data.dim} channels; got {components}.")
     if slow < 0:
         raise ValueError(f"`slow` must be at least 0; got {slow}.")
     if window < 2:
         raise ValueError(f"`window` must be at least 2, or there is no rate of change; got {window}.")
-    flow_key, bridge_key, emission_key, posterior_key = jr.split(key, 4)
-    slow_key = jr.fold_in(posterior_key, 1)
-    seen, dim = 2 * components, 2 * components + slow
-    units = units_of(data, config)
-    windows = _windows(data, units, window)
-    axes = _axes(windows[:, -1], components)
-    read, loc, scale = _reading(windows, axes)
-    posterior = WindowPosterior(data.dim, seen, window=window, depth=0, key=posterior_key)
-    emission = GaussianEmission(dim, data.dim, depth=0, std=std, initial_std=initial_std, key=emission_key)
-    decode = np.zeros((emission.net.layers[0].weight.shape[0], dim))
-    decode[: data.dim, :components] = axes.T * scale[:components]
-    offset = np.zeros(len(decode))
-    offset[: data.dim] = axes.T @ loc[:components]
-    # The second half of what a posterior's net puts out is that of the stds.
-    encode = np.concatenate([read / scale[:, None], np.zeros_like(read)])
-    centre = np.concatenate([-loc / scale, np.zeros(seen)])
-    posterior = _with_layer(posterior, encode, centre)
-    if slow:
-        posterior = JoinedPosterior(posterior, FilteringPosterior(data.dim, slow, key=slow_key))
-    with_bridge = config.consistency > 0 and not config.one_way
-    return LatentFlow(
-        StochasticFlow(
-            dim,
-            width=width,
-            layers=layers,
-            clock=clock,
-            coupling=coupling,
-            periods=[period / units.time_scale for period in periods],
-            key=flow_key,
-        ),
-        _with_layer(emission, decode, offset),
-        posterior,
-        BridgeFlow(dim, width=min(width, 32), layers=layers, key=bridge_key) if with_bridge else None,
-    )
 
 
 def _windows(data, units, window) -> Float[np.ndarray, "rows window channels"]:
@@ -119,6 +110,23 @@ def _reading(windows, axes):
     read = np.einsum("fw,kc->fkwc", line, axes).reshape(2 * len(axes), window * channels)
     states = windows.reshape(number, -1) @ read.T
     return read, states.mean(axis=0), states.std(axis=0)
+
+
+def _that_reads(posterior, read, loc, scale):
+    """The posterior whose means are the standardised reading of a window."""
+    # The second half of what its net puts out is that of the stds.
+    weight = np.concatenate([read / scale[:, None], np.zeros_like(read)])
+    return _with_layer(posterior, weight, np.concatenate([-loc / scale, np.zeros_like(loc)]))
+
+
+def _that_shows(emission, axes, loc, scale):
+    """The emission that puts components back into channels, and does not look at the rest of the state."""
+    components, channels = axes.shape
+    weight = np.zeros(emission.net.layers[0].weight.shape)
+    weight[:channels, :components] = axes.T * scale[:components]
+    offset = np.zeros(len(weight))
+    offset[:channels] = axes.T @ loc[:components]
+    return _with_layer(emission, weight, offset)
 
 
 def _with_layer(part, weight: np.ndarray, bias: np.ndarray):
