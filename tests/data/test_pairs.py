@@ -15,7 +15,7 @@ def _clock_data(lengths, dim=1):
     return Trajectories.from_series(times, values)
 
 
-@pytest.mark.parametrize("scheme", ["lag", "root", "pair"])
+@pytest.mark.parametrize("scheme", ["lag", "root", "log", "pair"])
 @pytest.mark.parametrize("start_fraction", [0.0, 0.4])
 def test_pairs_are_of_one_series_forwards_and_within_the_horizon(scheme, start_fraction, getkey):
     sampler = PairSampler(
@@ -40,11 +40,12 @@ def test_incomplete_rows_are_never_drawn(getkey):
 
 
 def test_lags_are_drawn_as_the_scheme_says(getkey):
-    """41 rows: each of 40 lags has 1/40, or lag l has (41-l)/820, or a share as the root of that. Chi-square,
-    false-alarm rate 1e-4."""
+    """41 rows: each of 40 lags has 1/40, or lag l has (41-l)/820, or a share as the root of that, or as 1/l.
+    Chi-square, false-alarm rate 1e-4."""
     data, draws, lags = _clock_data([41]), 40_000, np.arange(1, 41)
     expected = {"lag": np.full(40, 1 / 40), "pair": (41 - lags) / 820}
     expected["root"] = np.sqrt(expected["pair"]) / np.sqrt(expected["pair"]).sum()
+    expected["log"] = 1 / lags / (1 / lags).sum()
     for scheme, share in expected.items():
         pairs = PairSampler(data, scheme=scheme).draw(draws, key=getkey())
         counts = np.bincount(np.asarray(pairs.t - pairs.s).round().astype(int), minlength=41)[1:]
@@ -71,7 +72,7 @@ def test_nothing_to_pair_is_an_error():
         PairSampler(_clock_data([1, 1]))
     with pytest.raises(ValueError, match=r"within the horizon of 0\.5"):
         PairSampler(_clock_data([5]), horizon=0.5)
-    with pytest.raises(ValueError, match="`scheme` must be one of lag, root, pair"):
+    with pytest.raises(ValueError, match="`scheme` must be one of lag, root, log, pair"):
         PairSampler(_clock_data([5]), scheme="gap")
     with pytest.raises(ValueError, match="`start_fraction`"):
         PairSampler(_clock_data([5]), start_fraction=1.5)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .trajectories import Trajectories
 
-SCHEMES = ("lag", "root", "pair")
+SCHEMES = ("lag", "root", "log", "pair")
 
 
 class Pairs(NamedTuple):
@@ -36,11 +36,12 @@ class Triplets(NamedTuple):
 class PairSampler(eqx.Module):
     r"""All complete rows in one array, with how far ahead each may look.
 
-    Row $i$ may be paired with the `reach[i]` rows that follow it in its own series within the horizon. Three
+    Row $i$ may be paired with the `reach[i]` rows that follow it in its own series within the horizon. Four
     schemes: `"lag"` draws the lag uniformly and then a row that reaches so far, so that long gaps do not
     starve; `"pair"` draws uniformly from all pairs; `"root"` lies between: lags are drawn in proportion to the
-    square root of how many pairs have them, so that the few pairs of the longest lags are not learnt by heart.
-    With each, a share `start_fraction` of the batch starts at the first row of a series, its lag drawn
+    square root of how many pairs have them, so that the few pairs of the longest lags are not learnt by heart; `"log"` draws
+    the logarithm of the lag uniformly, for few and long series: of those, a span of n lags holds only n-th as many
+    stretches that do not overlap. With each, a share `start_fraction` of the batch starts at the first row of a series, its lag drawn
     uniformly: a transient is seen once a series and is easily drowned.
     """
 
@@ -93,9 +94,9 @@ class PairSampler(eqx.Module):
         self.reach = jnp.asarray(flat, jnp.int32)
         self.by_reach = jnp.asarray(order, jnp.int32)
         enough = np.searchsorted(-flat[order], -lags, side="right")
-        root = np.cumsum(np.sqrt(enough))
+        weights = np.cumsum(1 / lags if scheme == "log" else np.sqrt(enough))
         self.enough = jnp.asarray(enough, jnp.int32)
-        self.lag_cumulative = jnp.asarray(root / root[-1], jnp.float32)
+        self.lag_cumulative = jnp.asarray(weights / weights[-1], jnp.float32)
         self.cumulative = jnp.asarray(np.cumsum(flat[order]) / flat.sum(), jnp.float32)
         self.firsts = jnp.asarray(firsts, jnp.int32)
         self.scheme = scheme
@@ -122,7 +123,7 @@ class PairSampler(eqx.Module):
         return Pairs(self.values[rows], self.values[ends], self.times[rows], self.times[ends], u)
 
     def _rows_and_lags(self, batch, rows_key, lag_key):
-        if self.scheme in ("lag", "root"):
+        if self.scheme != "pair":
             longest = self.enough.shape[0]
             if self.scheme == "lag":
                 lags = 1 + jr.randint(lag_key, (batch,), 0, longest)

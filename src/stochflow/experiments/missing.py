@@ -4,6 +4,7 @@ import dataclasses
 import math
 import os
 import warnings
+from pathlib import Path
 from typing import Any
 
 import jax.random as jr
@@ -40,7 +41,11 @@ ONE_WAY_STEPS = 8
 
 @dataclasses.dataclass(frozen=True)
 class MissingSetting:
-    """The budget of one run of the study: `steps` with a loss, or twice `taught_steps` where the law teaches itself."""
+    """The budget of one run of the study: `steps` with a loss, or twice `taught_steps` where the law teaches itself.
+
+    Where the loss goes one way there are `one_way_first` steps on the data alone, so that the teacher is at rest when
+    the loss begins, and then `one_way_steps` with `one_way_batch` triplets each.
+    """
 
     steps: int = 36_000
     batch_size: int = 256
@@ -48,14 +53,18 @@ class MissingSetting:
     consistency_batch: int = 128
     consistency_start: int = 22_000
     consistency_jitter: float = 0.05
+    one_way_first: int = 20_000
+    one_way_steps: int = 12_000
+    one_way_batch: int = 256
     taught_steps: int = 24_000
     taught_paths: int = 16_384
     taught_start_fraction: float = 0.4
     kl_samples: int = 10_240
 
     def __post_init__(self):
-        for name in ("steps", "taught_steps", "taught_paths", "batch_size", "consistency_batch"):
-            require_at_least(name, getattr(self, name), 1)
+        for field in dataclasses.fields(self):
+            if field.type is int and field.name not in ("consistency_start", "kl_samples"):
+                require_at_least(field.name, getattr(self, field.name), 1)
         require_at_least("kl_samples", self.kl_samples, LEAST_KL_SAMPLES)
 
     def fit_config(self, case: "Case") -> FitConfig:
@@ -67,7 +76,6 @@ class MissingSetting:
             consistency=case.weight,
             one_to_two=float(case.one_to_two),
             two_to_one=float(case.two_to_one),
-            one_way=case.one_way,
             bridge_steps=case.bridge_steps,
             consistency_batch=self.consistency_batch,
             consistency_start=min(self.consistency_start, self.steps // 2),
@@ -76,6 +84,29 @@ class MissingSetting:
             consistency_horizon=HORIZON,
             log_every=math.gcd(1000, self.steps),
         )
+
+    def one_way_configs(self, case: "Case") -> tuple[FitConfig, FitConfig]:
+        """The data alone, and then the loss at half the rate."""
+        first = FitConfig(
+            steps=self.one_way_first,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            pairs="root",
+            consistency_horizon=HORIZON,
+            log_every=math.gcd(1000, self.one_way_first),
+        )
+        second = dataclasses.replace(
+            first,
+            steps=self.one_way_steps,
+            learning_rate=self.learning_rate / 2,
+            consistency=case.weight,
+            one_way=case.one_way,
+            consistency_batch=self.one_way_batch,
+            consistency_warmup=min(500, self.one_way_steps // 8),
+            consistency_jitter=self.consistency_jitter,
+            log_every=math.gcd(1000, self.one_way_steps),
+        )
+        return first, second
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,19 +177,38 @@ def train_missing(
             progress=progress,
             keys=list(jr.split(fit_key, 3)),
         )
-    starts = None
     if case.one_way:
         starts = smoothed_starts(from_zero, STARTS, SMOOTHING_AT_ZERO, key=jr.fold_in(fit_key, 1))
+        return _fit_one_way(flow, data, starts, setting.one_way_configs(case), folder, progress, fit_key)
     return fit(
         flow,
         data,
-        starts=starts,
-        bridge=BridgeFlow(3, key=bridge_key) if case.weight and not case.one_way else None,
+        bridge=BridgeFlow(3, key=bridge_key) if case.weight else None,
         config=config,
         folder=folder,
         progress=progress,
         key=fit_key,
     )
+
+
+def _fit_one_way(flow, data, starts, configs, folder, progress, key) -> FitResult:
+    """The short gaps first, until they are at rest; then the long ones learn from them."""
+    first_key, second_key = jr.fold_in(key, 2), jr.fold_in(key, 3)
+    first_folder, second_folder = (None, None) if folder is None else (Path(folder) / "data", Path(folder))
+    first = fit(flow, data, config=configs[0], folder=first_folder, progress=progress, key=first_key)
+    second = fit(
+        first.flow,
+        data,
+        starts=starts,
+        config=configs[1],
+        folder=second_folder,
+        progress=progress,
+        key=second_key,
+    )
+    before = first.history[-1]
+    after = lambda row: row | {name: before[name] + row[name] for name in ("step", "seconds")}
+    history = first.history + [after(row) for row in second.history]
+    return dataclasses.replace(second, history=history)
 
 
 def score_missing(

@@ -130,7 +130,8 @@ class FitConfig(RunConfig):
     **Data**
 
     - `horizon`: the longest gap that is trained, in the data's time units; the longest there is by default.
-    - `pairs`: `"lag"` draws lags uniformly, `"pair"` draws pairs uniformly, `"root"` lies between.
+    - `pairs`: `"lag"` draws lags uniformly, `"pair"` draws pairs uniformly, `"root"` lies between; `"log"` draws the
+        logarithm of the lag uniformly.
     - `start_fraction`: the share of pairs that start at the first row of a series.
 
     **Consistency**

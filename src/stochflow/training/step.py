@@ -145,7 +145,7 @@ def make_step(
         guard, take, shorten = state.guard.judge(
             value, optax.tree.norm(pack(grads)), config.clip, config.outlier
         )
-        grads = jax.tree.map(lambda g: g * shorten, grads)
+        grads = jax.tree.map(lambda g: g * shorten.astype(g.dtype), grads)
         updates, opt_state = optim.update(grads, state.opt_state, params)
         new_params = optax.apply_updates(params, updates)
         params, opt_state = _choose(take, (new_params, opt_state), (params, state.opt_state))
