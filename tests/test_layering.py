@@ -19,6 +19,7 @@ ROOMS = (
     "inference",
     "baselines",
     "metrics",
+    "distillation",
     "forecast",
     "io",
     "plots",

@@ -6,6 +6,7 @@ room has more.
 
 from . import (
     data as data,
+    distillation as distillation,
     flows as flows,
     inference as inference,
     latent as latent,
@@ -16,6 +17,7 @@ from . import (
     training as training,
 )
 from .data import Trajectories as Trajectories
+from .distillation import DistillConfig as DistillConfig, Distilled as Distilled, distill as distill
 from .flows import BridgeFlow as BridgeFlow, StochasticFlow as StochasticFlow
 from .inference import forecast as forecast, interpolate as interpolate, rollout as rollout
 from .latent import LatentFlow as LatentFlow, latent_flow as latent_flow
@@ -38,6 +40,8 @@ __all__ = [
     "AbstractBridge",
     "AbstractTransition",
     "BridgeFlow",
+    "DistillConfig",
+    "Distilled",
     "FitConfig",
     "FitResult",
     "LatentConfig",
@@ -45,6 +49,7 @@ __all__ = [
     "LatentFlow",
     "StochasticFlow",
     "Trajectories",
+    "distill",
     "fit",
     "fit_latent",
     "forecast",

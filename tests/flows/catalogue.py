@@ -46,6 +46,8 @@ FLOWS = {
     "2 dims, tails": _model(StochasticFlow, 2, tails=True),
     "3 dims, octaves, not autonomous": _model(StochasticFlow, 3, octaves=2, autonomous=False),
     "2 dims, periods": _model(StochasticFlow, 2, periods=(0.7, 3.0)),
+    "3 dims, correlated, tails": _model(StochasticFlow, 3, correlated=True, tails=True),
+    "2 dims, correlated, spline": _model(StochasticFlow, 2, correlated=True, coupling="spline", bins=4),
     "1 dim, spline": _model(StochasticFlow, 1, coupling="spline"),
     "3 dims, spline, not autonomous, covariates": _model(
         StochasticFlow, 3, coupling="spline", autonomous=False, cond_dim=2

@@ -13,8 +13,10 @@ from stochflow.laws import (
     MatrixOrnsteinUhlenbeck,
     OrnsteinUhlenbeck,
     OrnsteinUhlenbeckBridge,
+    Relative,
     Standardised,
     StandardisedBridge,
+    Transformed,
 )
 
 SCALE = [[0.6, 0.3], [-0.2, 0.9]]
@@ -37,6 +39,8 @@ LAWS = {
     "geometric": GEOMETRIC,
     "cir": CIR([1.1, 0.3], [0.8, 0.6], [0.5, 0.9]),  # the density of the second is infinite at 0
     "standardised": Standardised(MATRIX_OU, [1.0, -2.0], [3.1, 0.7], 2.5, 40.0),
+    "relative": Relative(MATRIX_OU, (1,)),
+    "transformed": Transformed(MATRIX_OU, ["positive", (-0.5, 2.0)]),
 }
 
 # A bridge, with the law whose bridge it is.

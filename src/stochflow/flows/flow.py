@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 from ..laws import AbstractTransition, hold_log_prob, hold_sample, positive_gap, time_gap
 from .clocks import AbstractClock, make_clock
 from .nets import MLP
-from .stack import Base, GatedStack, check_sizes, make_condition
+from .stack import BINS, Base, GatedStack, check_sizes, make_condition
 from .tails import tail_weight
 
 
@@ -43,6 +43,9 @@ class StochasticFlow(AbstractTransition):
     - `clock`: `"linear"` (the paper's; on Lorenz the two are level) or `"saturating"`, which settles at long gaps.
     - `coupling`: `"affine"` (the paper's) or `"spline"`, which adds rational-quadratic splines in noise space
         for laws with several modes or skew.
+    - `bins`: of each spline.
+    - `correlated`: correlated noise already in the Gaussian. Without it the noise is uncorrelated in the limit of short
+        gaps, which is right for diagonal noise only.
     - `tails`: power-law tails, as heavy as the condition asks for, so that a surprise (a start near a separatrix, or
         far from all that was seen) costs tens of nats and not thousands.
     - `octaves`: how many sines and cosines of the gap the networks see beside the gap itself, at periods of 2, 1,
@@ -60,6 +63,7 @@ class StochasticFlow(AbstractTransition):
     cond_dim: int = eqx.field(static=True)
     autonomous: bool = eqx.field(static=True)
     tails: bool = eqx.field(static=True)
+    correlated: bool = eqx.field(static=True)
     octaves: int = eqx.field(static=True)
     periods: tuple[float, ...] = eqx.field(static=True)
 
@@ -74,25 +78,30 @@ class StochasticFlow(AbstractTransition):
         layers: int = 4,
         clock: str = "linear",
         coupling: str = "affine",
+        bins: int = BINS,
+        correlated: bool = False,
         tails: bool = False,
         octaves: int = 0,
         periods: Sequence[float] = (),
         key: PRNGKeyArray,
     ):
-        check_sizes(dim=dim, cond_dim=cond_dim, width=width, depth=depth, layers=layers, octaves=octaves)
+        check_sizes(dim=dim, cond_dim=cond_dim, width=width, depth=depth, layers=layers)
+        check_sizes(octaves=octaves, bins=bins)
         net_key, stack_key = jr.split(key)
         if not all(period > 0 for period in periods):
             raise ValueError(f"`periods` must be positive; got {tuple(periods)}.")
         cond_size = dim + 1 + 2 * (octaves + len(periods)) + (not autonomous) + cond_dim
-        self.net = MLP(cond_size, (3 if tails else 2) * dim, width=width, depth=depth, key=net_key)
+        out_size = (3 if tails else 2) * dim + (dim * (dim - 1) // 2 if correlated else 0)
+        self.net = MLP(cond_size, out_size, width=width, depth=depth, key=net_key)
         self.stack = GatedStack(
-            dim, cond_size, width=width, depth=depth, layers=layers, coupling=coupling, key=stack_key
+            dim, cond_size, width=width, depth=depth, layers=layers, coupling=coupling, bins=bins, key=stack_key
         )
         self.clock = make_clock(clock, dim)
         self.dim = dim
         self.cond_dim = cond_dim
         self.autonomous = autonomous
         self.tails = tails
+        self.correlated = correlated and dim > 1
         self.octaves = octaves
         self.periods = tuple(float(period) for period in periods)
 
@@ -132,14 +141,16 @@ class StochasticFlow(AbstractTransition):
         if not self.autonomous:
             scalars.append(jnp.asarray(s, x_s.dtype))
         c = make_condition({"x_s": x_s}, scalars, u, dim=self.dim, cond_dim=self.cond_dim)
-        rate, raw_std, *raw_tail = jnp.split(self.net(c), 3 if self.tails else 2)
+        out = self.net(c)
+        rate, raw_std, raw_tail, mixing = jnp.split(out, [self.dim, 2 * self.dim, (2 + self.tails) * self.dim])
         gate = self.clock.drift_gate(dt)
         return Base(
             mean=x_s + gate * rate,
             std=self.clock.noise_gate(dt) * jax.nn.softplus(raw_std),
             gate=gate,
             c=c,
-            tail=tail_weight(raw_tail[0]) if self.tails else None,
+            tail=tail_weight(raw_tail) if self.tails else None,
+            mixing=mixing if self.correlated else None,
         )
 
 

@@ -1,5 +1,6 @@
 """Monotone rational-quadratic splines on [-B, B], the identity outside (Durkan et al., 2019; Gregory and
-Delbourgo, 1982)."""
+Delbourgo, 1982).
+"""
 
 import jax
 import jax.numpy as jnp
@@ -18,24 +19,19 @@ def _bins(raw: Float[Array, "dim bins"], half_width: float) -> tuple[Float[Array
     return half_width * (2 * before - 1), 2 * half_width * share
 
 
-def _slopes(raw: Float[Array, "dim inner"]) -> Float[Array, "dim inner+2"]:
-    one = jnp.ones((raw.shape[0], 1), raw.dtype)  # slope one at both ends: the identity goes on smoothly
-    return jnp.concatenate([one, jnp.exp(raw), one], axis=1)
-
-
-def _locate(value, lefts):
-    """One-hot choice of the bin that holds each value: sums vectorise where gathers do not."""
-    above = value[:, None] >= lefts[:, 1:]
-    below = jnp.concatenate([jnp.ones_like(above[:, :1]), above], axis=1)
-    return below & ~jnp.concatenate([above, jnp.zeros_like(above[:, :1])], axis=1)
-
-
 def _bin(value, raw_widths, raw_heights, raw_slopes, half_width, *, by_height):
+    """Corner, width, height and both slopes of the bin that holds each value."""
     (x_lefts, widths), (y_lefts, heights) = _bins(raw_widths, half_width), _bins(raw_heights, half_width)
-    slopes = _slopes(raw_slopes)
-    chosen = _locate(value, y_lefts if by_height else x_lefts)
-    pick = lambda values: jnp.sum(jnp.where(chosen, values, 0.0), axis=1)
-    return [pick(v) for v in (x_lefts, y_lefts, widths, heights, slopes[:, :-1], slopes[:, 1:])]
+    zero = jnp.zeros_like(value)[:, None]  # log-slope of both ends: the identity goes on smoothly
+    log_slopes = jnp.concatenate([zero, raw_slopes, zero], axis=1)
+    tables = x_lefts, y_lefts, widths, heights, log_slopes[:, :-1], log_slopes[:, 1:]
+    edges = y_lefts if by_height else x_lefts
+    chosen = [table[:, 0] for table in tables]
+    for k in range(1, widths.shape[1]):  # unrolled: a loop over the batch vectorises where one over bins does not
+        above = value >= edges[:, k]
+        chosen = [jnp.where(above, table[:, k], old) for table, old in zip(tables, chosen, strict=True)]
+    x0, y0, width, height, log_d0, log_d1 = chosen
+    return x0, y0, width, height, jnp.exp(log_d0), jnp.exp(log_d1)
 
 
 def _log_slope(theta, secant, d0, d1):

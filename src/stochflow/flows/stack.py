@@ -12,12 +12,14 @@ from .tails import stretch_tails, unstretch_tails
 
 # Two spline layers with opposite masks touch every dimension once.
 SPLINE_LAYERS = 2
+BINS = 12
 
 
 class Base(NamedTuple):
     """The Gaussian that the couplings start from, and what conditions them.
 
-    `tail` is the heaviness of the stretched tails, or `None` for normal ones.
+    `tail` is the heaviness of the stretched tails, or `None` for normal ones; `mixing` the strictly lower triangle, row
+    by row, of what correlates the noise, or `None` where it is not.
     """
 
     mean: Float[Array, " dim"]
@@ -25,6 +27,7 @@ class Base(NamedTuple):
     gate: Float[Array, " dim"]
     c: Float[Array, " cond"]
     tail: Float[Array, " dim"] | None = None
+    mixing: Float[Array, " pairs"] | None = None
 
 
 class GatedStack(eqx.Module):
@@ -42,17 +45,18 @@ class GatedStack(eqx.Module):
         depth: int,
         layers: int,
         coupling: str,
+        bins: int = BINS,
         key: PRNGKeyArray,
     ):
         noise_key, layers_key = jr.split(key)
         noise_layers = {"affine": 0, "spline": 1 if dim == 1 else SPLINE_LAYERS}
         if coupling not in noise_layers:
             raise ValueError(f"`coupling` must be one of {', '.join(noise_layers)}; got {coupling!r}.")
-        build = lambda cls, number, key: tuple(
-            cls(alternating_mask(dim, i), cond_size, width=width, depth=depth, key=k)
+        build = lambda cls, number, key, **options: tuple(
+            cls(alternating_mask(dim, i), cond_size, width=width, depth=depth, key=k, **options)
             for i, k in enumerate(jr.split(key, number) if number else [])
         )
-        self.noise_layers = build(SplineCoupling, noise_layers[coupling], noise_key)
+        self.noise_layers = build(SplineCoupling, noise_layers[coupling], noise_key, bins=bins)
         self.layers = build(AffineCoupling, layers, layers_key)
 
     def forward(self, noise: Float[Array, " dim"], base: Base) -> tuple[Float[Array, " dim"], Scalar]:
@@ -64,6 +68,7 @@ class GatedStack(eqx.Module):
         if base.tail is not None:
             x, log_slope = stretch_tails(x, base.tail)
             log_prob -= log_slope.sum()
+        x = x if base.mixing is None else _mix(x, base.mixing)
         x = base.mean + base.std * x
         log_prob -= jnp.log(base.std).sum()
         for layer in self.layers:
@@ -78,6 +83,7 @@ class GatedStack(eqx.Module):
             x, log_det = layer.inverse(x, base.gate, base.c)
             log_prob += log_det
         noise = (x - base.mean) / base.std
+        noise = noise if base.mixing is None else _unmix(noise, base.mixing)
         if base.tail is not None:
             noise, log_slope = unstretch_tails(noise, base.tail)
             log_prob += log_slope.sum()
@@ -87,11 +93,29 @@ class GatedStack(eqx.Module):
         return noise, log_prob + _log_normal(noise)
 
 
+def _mix(x: Float[Array, " dim"], mixing: Float[Array, " pairs"]) -> Float[Array, " dim"]:
+    r"""$(I + M)\,x$ with $M$ strictly lower triangular: a volume keeps its size."""
+    rows = [x[i] + _row(mixing, i) @ x[:i] for i in range(1, x.shape[0])]
+    return jnp.stack([x[0], *rows])
+
+
+def _unmix(y: Float[Array, " dim"], mixing: Float[Array, " pairs"]) -> Float[Array, " dim"]:
+    """The inverse of `_mix`, by forward substitution."""
+    x = y[:1]
+    for i in range(1, y.shape[0]):
+        x = jnp.append(x, y[i] - _row(mixing, i) @ x)
+    return x
+
+
+def _row(mixing, i):
+    return mixing[i * (i - 1) // 2 : i * (i + 1) // 2]
+
+
 def _log_normal(noise: Float[Array, " dim"]) -> Scalar:
     return -0.5 * (noise**2).sum() - 0.5 * noise.shape[0] * jnp.log(2 * jnp.pi)
 
 
-LEAST = {"dim": 1, "cond_dim": 0, "width": 1, "depth": 1, "layers": 0, "octaves": 0}
+LEAST = {"dim": 1, "cond_dim": 0, "width": 1, "depth": 1, "layers": 0, "octaves": 0, "bins": 2}
 
 
 def check_sizes(**sizes: int) -> None:

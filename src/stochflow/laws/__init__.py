@@ -39,8 +39,6 @@ from .ornstein_uhlenbeck import (
     OrnsteinUhlenbeck as OrnsteinUhlenbeck,
     OrnsteinUhlenbeckBridge as OrnsteinUhlenbeckBridge,
 )
-from .standardised import (
-    Standardised as Standardised,
-    StandardisedBridge as StandardisedBridge,
-    horizon_of as horizon_of,
-)
+from .relative import Relative as Relative
+from .standardised import Standardised as Standardised, StandardisedBridge as StandardisedBridge
+from .transformed import Support as Support, Transformed as Transformed, horizon_of as horizon_of

@@ -188,8 +188,3 @@ def positive_float(name: str, value: float | int) -> float:
     if not value > 0:
         raise ValueError(f"`{name}` must be positive; got {value}.")
     return float(value)
-
-
-def horizon_of(law: AbstractTransition) -> float | None:
-    """The longest gap that a law was trained for, in the user's units; `None` if it has no limit."""
-    return law.horizon if isinstance(law, Standardised) else None

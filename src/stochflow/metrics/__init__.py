@@ -31,5 +31,6 @@ from .kde import (
     kde_kl_kfold as kde_kl_kfold,
     kde_log_density as kde_log_density,
 )
+from .projections import projected_energy_distance as projected_energy_distance
 from .scores import crps as crps, energy_distance as energy_distance, energy_score as energy_score
 from .timing import Timing as Timing, interleave as interleave

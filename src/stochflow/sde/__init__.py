@@ -32,7 +32,11 @@ from .solvers import (
 from .systems import (
     cox_ingersoll_ross as cox_ingersoll_ross,
     double_well as double_well,
+    fitzhugh_nagumo as fitzhugh_nagumo,
     geometric_brownian_motion as geometric_brownian_motion,
+    heston as heston,
+    langevin_chain as langevin_chain,
     lorenz as lorenz,
+    lotka_volterra as lotka_volterra,
     ornstein_uhlenbeck as ornstein_uhlenbeck,
 )

@@ -25,6 +25,8 @@ class Problem:
     - `loss(model, data, step, key)` returns a number and a dictionary of numbers to log.
     - `inner_loss`, the same signature: minimised first, over the part of the model that `inner` picks.
     - `trainable` picks the part of the model that is trained; all of it by default.
+    - `refresh(step)`, if given, returns the data of the chunk of steps that begins at `step`, in place of `data`: what
+      is simulated on the fly is then seen once. It must depend on nothing else, so that a run can go on.
     - `validate(model)` returns a dictionary of numbers with a `"loss"` among them.
     """
 
@@ -34,6 +36,7 @@ class Problem:
     inner: Callable[[PyTree], PyTree] | None = None
     validate: Callable[[PyTree], dict[str, float]] | None = None
     trainable: Callable[[PyTree], PyTree] | None = None
+    refresh: Callable[[int], PyTree] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +98,8 @@ def _run(chunk, state, history, problem, config, key, folder, about, progress, s
         with progress_bar(config.steps, int(state.step), show=progress) as report:
             while int(state.step) < config.steps and not stopped:
                 begin = time.monotonic()
-                ahead, metrics = jax.block_until_ready(chunk(state, problem.data, key))
+                data = problem.data if problem.refresh is None else problem.refresh(int(state.step))
+                ahead, metrics = jax.block_until_ready(chunk(state, data, key))
                 took = time.monotonic() - begin
                 seconds += took
                 row = {"step": int(ahead.step), "seconds": round(seconds, 3)}

@@ -1,0 +1,83 @@
+"""What a distillation is told: one frozen, checked, serialisable record."""
+
+import dataclasses
+
+from ..training import RunConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class DistillConfig:
+    r"""Settings of [`distill`][stochflow.distill]. Frozen; saved with the run.
+
+    **The flow** (see [`StochasticFlow`][stochflow.StochasticFlow])
+
+    - `width`, `depth`, `layers`, `coupling`, `bins`, `tails`, `octaves`, `clock`. Smaller is faster to sample: a flow
+        need only be as exact as the solver that it replaces.
+
+    **Training**
+
+    - `steps`, `batch_size`: at most so many updates, of so many pairs each.
+    - `learning_rate`, `warmup_steps`, `ema`: Muon's rate, which then falls to zero along a cosine; the decay of the moving
+        average of the weights.
+    - `log_every`: steps between validations, and between two sets of paths; must divide `steps`.
+    - `patience`: stop after this many validations in a row without a better held-out likelihood; `None` never does.
+    - `checkpoint_seconds`: a checkpoint is written at the first validation after this time.
+
+    **Solver**
+
+    - `dt`: the solver's step. By default the coarsest that moves no mean and no standard deviation at the horizon by more
+        than a few thousandths of a standard deviation.
+    - `solver`: a name that [`solve`][stochflow.sde.solve] knows; by default the one of the highest order that fits the
+        noise.
+    - `paths`: how many are simulated anew for each `log_every` steps.
+    - `rows`: states kept of each path, per horizon. The shortest gap that is learnt is the horizon over `rows`.
+    - `onward`: how long paths go on beyond the horizon, in horizons: pairs start along them too, so that steps can be
+        chained.
+    - `start_fraction`: the share of pairs that start where the paths do.
+    """
+
+    width: int = 32
+    depth: int = 2
+    layers: int = 2
+    coupling: str = "spline"
+    bins: int = 8
+    tails: bool = False
+    octaves: int = 0
+    clock: str = "saturating"
+    steps: int = 20_000
+    batch_size: int = 1024
+    learning_rate: float = 1e-2
+    warmup_steps: int = 200
+    ema: float = 0.998
+    log_every: int = 250
+    patience: int | None = 20
+    checkpoint_seconds: float = 30.0
+    dt: float | None = None
+    solver: str | None = None
+    paths: int = 4096
+    rows: int = 64
+    onward: float = 0.5
+    start_fraction: float = 0.5
+
+    def __post_init__(self):
+        self.run()  # checks what every run has
+        for name in ("paths", "rows"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 2:
+                raise ValueError(f"`{name}` must be an integer of at least 2; got {value!r}.")
+        if self.dt is not None and not self.dt > 0:
+            raise ValueError(f"`dt` must be positive, or None; got {self.dt}.")
+        if not self.onward >= 0:
+            raise ValueError(f"`onward` must be at least 0; got {self.onward}.")
+        if not 0 <= self.start_fraction <= 1:
+            raise ValueError(f"`start_fraction` must lie in [0, 1]; got {self.start_fraction}.")
+
+    def run(self) -> RunConfig:
+        """The part that the training loop reads."""
+        shared = {field.name for field in dataclasses.fields(RunConfig)} & set(dataclasses.asdict(self))
+        return RunConfig(**{name: getattr(self, name) for name in shared})
+
+    def flow(self) -> dict[str, int | float | str | bool]:
+        """The part that the flow is made from."""
+        names = ("width", "depth", "layers", "coupling", "bins", "tails", "octaves", "clock")
+        return {name: getattr(self, name) for name in names}

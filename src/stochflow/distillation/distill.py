@@ -1,0 +1,235 @@
+"""`distill`: from an SDE to a law that is sampled in one step."""
+
+import dataclasses
+import math
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ..flows import StochasticFlow
+from ..laws import AbstractTransition, Relative, Standardised, Support, Transformed, times_in_order
+from ..laws.transformed import Interval
+from ..sde import SDE
+from ..training import Problem, RunFolder, train
+from ..training.checkpoint import describe, fingerprint
+from .config import DistillConfig
+from .pool import Pool, Simulator, Units
+from .probe import TEST_PATHS, check_shapes, choose_solver, choose_steps, find_symmetries, solver_name
+from .starts import Starts, make_starts
+
+# Pairs of paths of their own, the same for every validation.
+VALIDATION_PAIRS = 16_384
+VALIDATION_PATHS = 4096
+# Share of paths that may be lost to infinity before a law without them is no law of the SDE.
+MOST_LOST = 0.5
+# A half-line turns from logarithm to line at this quantile of the states: small ones stay apart, large ones unbent.
+TURN = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Distilled:
+    """A distilled law.
+
+    - `flow`: the law in the SDE's own units and times, with its horizon.
+    - `history`: one dictionary a validation; `lost` is the share of paths that were not finite and left out.
+    - `seconds`: all that it took, compilation included. `stopped_early`: whether patience ran out.
+    - `dt`, `solver`: what the pairs were made with.
+    - `relative`: coordinates that the law sees displacements of only, as nothing in the SDE depends on them.
+    """
+
+    flow: AbstractTransition
+    history: list[dict[str, Any]]
+    config: DistillConfig
+    horizon: float
+    dt: float
+    solver: str
+    relative: tuple[int, ...]
+    seconds: float
+    stopped_early: bool
+    simulator: Simulator = dataclasses.field(repr=False)
+    support: Support = dataclasses.field(repr=False)
+
+    @property
+    def lost(self) -> float:
+        """The share of paths that were left out because they were not finite."""
+        return float(np.mean([row["lost"] for row in self.history])) if self.history else 0.0
+
+
+def distill(
+    sde: SDE,
+    *,
+    starts: Starts,
+    horizon: float,
+    support: Sequence[Interval] | None = None,
+    config: DistillConfig = DistillConfig(),
+    folder: str | os.PathLike | None = None,
+    progress: bool | None = None,
+    key: PRNGKeyArray,
+) -> Distilled:
+    """Learn the transition law of an SDE from pairs that a solver makes on the fly.
+
+    **Arguments:**
+
+    - `sde`: an [`SDE`][stochflow.SDE]: Itô or Stratonovich, diagonal or full noise, without covariates.
+    - `starts`: where the law is to hold: a box `(low, high)`, an array of states (n, dim), or a function `key -> x0`.
+        Paths lead on from there, and pairs start along them too.
+    - `horizon`: the longest gap, in the SDE's units of time. Longer ones are chained: `rollout(..., max_gap=horizon)`.
+    - `support`: for each coordinate `"real"`, `"positive"` or `(low, high)`; all real by default. The SDE stays as it is
+        written; draws lie within the support and the density is right with respect to it.
+    - `config`: see [`DistillConfig`][stochflow.DistillConfig].
+    - `folder`: a run folder; an unfinished run with the same arguments goes on, bit for bit as if it had never stopped.
+    - `progress`: show a bar; by default on a terminal only.
+    - `key`: for the initial weights, the paths and the batches.
+    """
+    begin = time.monotonic()
+    if not (horizon > 0 and math.isfinite(horizon)):
+        raise ValueError(f"`horizon` must be positive and finite; got {horizon}.")
+    check_shapes(sde)
+    flow_key, probe_key, path_key, held_key, train_key = jr.split(key, 5)
+    simulator, units, relative, autonomous = _prepare(sde, starts, float(horizon), support, config, probe_key)
+    flow = StochasticFlow(
+        sde.dim, autonomous=autonomous, correlated=sde.noise == "full", **config.flow(), key=flow_key
+    )
+    model = Relative(flow, relative) if relative else flow
+    simulate = jax.jit(lambda key: simulator.pool(config.paths, units, config.start_fraction, key=key))
+
+    def refresh(step: int) -> Pool:
+        return _checked(simulate(jr.fold_in(path_key, step)), simulator.dt)
+
+    problem = Problem(
+        loss=_loss(config.batch_size),
+        data=refresh(0),
+        refresh=refresh,
+        validate=_make_validation(simulator, units, config, held_key),
+    )
+    run = None if folder is None else RunFolder.create(folder, _record(model, config, horizon))
+    trained = train(model, problem, config.run(), key=train_key, folder=run, progress=progress)
+    law = Standardised(trained.model, units.loc, units.scale, float(horizon), float(horizon))
+    return Distilled(
+        flow=law if units.support.is_everything else Transformed(law, units.support),
+        history=trained.history,
+        config=config,
+        horizon=float(horizon),
+        dt=simulator.dt,
+        solver=solver_name(simulator.scheme),
+        relative=relative,
+        seconds=time.monotonic() - begin,
+        stopped_early=trained.stopped_early,
+        simulator=simulator,
+        support=units.support,
+    )
+
+
+def _prepare(sde, starts, horizon, support, config, key):
+    """The simulator, the units, the coordinates that are only seen as displacements, and whether time matters not."""
+    start_key, draw_key, time_key, step_key, path_key = jr.split(key, 5)
+    intervals = ["real"] * sde.dim if support is None else list(support)
+    if len(intervals) != sde.dim:
+        raise ValueError(f"`support` must have {sde.dim} coordinates, as `dim` says; got {len(intervals)}.")
+    region = Support(intervals)
+    made = make_starts(starts, sde.dim, region, key=start_key)
+    x0 = made.draw(TEST_PATHS, key=draw_key)
+    times = horizon * jr.uniform(time_key, (TEST_PATHS,), x0.dtype)
+    symmetries = find_symmetries(sde, x0, times)
+    scheme = choose_solver(sde, config.solver, symmetries)
+    if config.dt is None:
+        steps = choose_steps(sde, scheme, x0, horizon, key=step_key)
+    else:
+        steps = math.ceil(horizon / config.dt)
+    substeps = max(1, math.ceil(steps / config.rows))
+    simulator = Simulator(sde, made, scheme, horizon, config.rows, substeps, config.onward)
+    relative = tuple(i for i in symmetries.relative if region.bounds[i] == (-math.inf, math.inf))
+    units = _units(simulator, region, relative, path_key)
+    return simulator, units, relative, symmetries.autonomous
+
+
+def _units(simulator, region, relative, key) -> Units:
+    """Mean and standard deviation on the line; for displacements, none and that of the longest."""
+    paths = jax.jit(lambda key: simulator.paths(TEST_PATHS, key=key))(key)
+    paths = paths[:, jnp.isfinite(paths).all(axis=(0, 2))]
+    _require_most(paths.shape[1], TEST_PATHS, simulator.dt)
+    folded = np.asarray(jax.vmap(jax.vmap(region.fold))(paths), np.float64)
+    distance = [_distance(folded[..., i], *bound) for i, bound in enumerate(region.bounds)]
+    support = Support(region.bounds, jnp.asarray(distance, paths.dtype))
+    line = np.asarray(jax.vmap(jax.vmap(support.to_line))(jnp.asarray(folded, paths.dtype)), np.float64)
+    line = line[:, np.isfinite(line).all(axis=(0, 2))]
+    loc, scale = line.mean(axis=(0, 1)), line.std(axis=(0, 1))
+    for i in relative:
+        loc[i], scale[i] = 0.0, (line[simulator.rows, :, i] - line[0, :, i]).std()
+    if not (scale > 0).all():
+        raise ValueError(f"every coordinate must move; coordinate {int(np.argmin(scale))} stays where it starts.")
+    return Units(support, jnp.asarray(loc, paths.dtype), jnp.asarray(scale, paths.dtype))
+
+
+def _distance(values, low, high) -> float:
+    """A usual distance to the bound of a half-line; 1 where there is no such bound."""
+    if math.isfinite(low) == math.isfinite(high):
+        return 1.0
+    return float(np.quantile(np.abs(values - (low if math.isfinite(low) else high)), TURN))
+
+
+def _loss(batch_size):
+    def loss(model, pool, step, key):
+        del step
+        pairs = pool.draw(batch_size, key=key)
+        log_prob = jax.vmap(lambda x_t, x_s, s, t: model.log_prob(x_t, x_s, s, t))
+        nll = -log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t).mean()
+        return nll, {"nll": nll, "lost": pool.lost.astype(nll.dtype)}
+
+    return loss
+
+
+def _make_validation(simulator, units, config, key):
+    """A function of the model: mean negative log-likelihood of held-out pairs, always the same ones."""
+    path_key, pair_key = jr.split(key)
+
+    @jax.jit
+    def draw(path_key, pair_key):
+        pool = simulator.pool(VALIDATION_PATHS, units, config.start_fraction, key=path_key)
+        return pool.draw(VALIDATION_PAIRS, key=pair_key)
+
+    pairs = draw(path_key, pair_key)
+
+    @eqx.filter_jit
+    def mean(model):
+        one = lambda row: model.log_prob(*row)
+        with times_in_order():
+            return -jax.lax.map(one, (pairs.x_t, pairs.x_s, pairs.s, pairs.t), batch_size=2048).mean()
+
+    def validate(model) -> dict[str, float]:
+        loss = float(mean(model))
+        return {"loss": loss if math.isfinite(loss) else math.inf}
+
+    return validate
+
+
+def _checked(pool: Pool, dt: float) -> Pool:
+    _require_most(int(pool.finite), pool.order.shape[0], dt)
+    return pool
+
+
+def _require_most(finite, number, dt):
+    if finite < (1 - MOST_LOST) * number:
+        raise ValueError(
+            f"{number - finite} of {number} paths are not finite with `dt` {dt:g}: choose a smaller `dt`, another "
+            "`solver`, or `starts` from which the SDE does not explode."
+        )
+
+
+def _record(model, config, horizon) -> dict[str, Any]:
+    """What tells one run from another, but for the paths and the key, which the checkpoint knows."""
+    settings = {name: value for name, value in dataclasses.asdict(config).items() if name != "checkpoint_seconds"}
+    return {
+        "config": settings,
+        "horizon": horizon,
+        "flow": describe(model),
+        "weights": fingerprint(eqx.filter(model, eqx.is_array)),
+    }

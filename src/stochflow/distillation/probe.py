@@ -1,0 +1,118 @@
+"""What can be found out about an SDE by calling it: shapes, symmetries, and the step that a solver needs."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..sde import SDE, AbstractSolver, brownian_increments, coarsen, solve_driven
+from ..sde.solvers import SOLVERS, find_solver
+
+# Steps per horizon that the choice of `dt` is made from; the finest is the truth of the test.
+FINEST, COARSEST = 1024, 64
+TEST_PATHS = 1024
+# Of a standard deviation: below what a flow of moderate size learns. In an energy distance it is about 5e-6.
+TOLERANCE = 3e-3
+# Beyond the noise of the test itself, in standard errors.
+BEYOND_NOISE = 2.0
+
+
+def check_shapes(sde: SDE) -> None:
+    """A `ValueError` if drift or diffusion do not return what `dim` and `noise` promise."""
+    x, t = jax.ShapeDtypeStruct((sde.dim,), jnp.result_type(float)), jnp.zeros(())
+    wanted = {
+        "drift": (sde.dim,),
+        "diffusion": (sde.dim,) if sde.noise == "diagonal" else (sde.dim, sde.noise_dim),
+    }
+    for name, shape in wanted.items():
+        function = getattr(sde, name)
+        got = jax.eval_shape(lambda x, function=function: jnp.asarray(function(t, x, None)), x).shape
+        if got != shape:
+            raise ValueError(
+                f"`{name}` must return shape {shape} for `dim` {sde.dim} and {sde.noise} noise; got {got}."
+            )
+
+
+@eqx.filter_jit
+def _derivatives(sde, states, times):
+    """Largest derivative of the drift and of the diffusion by each coordinate, and by time."""
+    both = lambda t, x: (sde.drift(t, x, None), sde.diffusion_matrix(t, x, None))
+    by_state = jax.vmap(jax.jacfwd(both, argnums=1))(times, states)
+    by_time = jax.vmap(jax.jacfwd(both, argnums=0))(times, states)
+    largest = lambda leaf: jnp.abs(leaf).reshape(-1, leaf.shape[-1]).max(axis=0)
+    own = jnp.abs(by_state[1]).max(axis=(0, 2))  # [i, l]: of row i of the diffusion by coordinate l
+    return largest(by_state[0]) + largest(by_state[1]), own, [jnp.abs(leaf).max() for leaf in by_time]
+
+
+class Symmetries(eqx.Module):
+    """Coordinates that nothing depends on; whether time does not matter; whether noise is each coordinate's own."""
+
+    relative: tuple[int, ...] = eqx.field(static=True)
+    autonomous: bool = eqx.field(static=True)
+    own_noise: bool = eqx.field(static=True)
+
+
+def find_symmetries(sde: SDE, states: Float[Array, "n dim"], times: Float[Array, " n"]) -> Symmetries:
+    """From derivatives at many states and times: what is zero at all of them, exactly, is taken to be zero."""
+    by_state, own, by_time = _derivatives(sde, states, times)
+    relative = tuple(i for i, value in enumerate(np.asarray(by_state)) if value == 0)
+    autonomous = all(float(value) == 0 for value in by_time)
+    own = np.asarray(own)
+    return Symmetries(relative, autonomous, sde.noise == "diagonal" and not own[~np.eye(sde.dim, dtype=bool)].any())
+
+
+def choose_solver(sde: SDE, name: str | None, symmetries: Symmetries) -> AbstractSolver:
+    """The solver of that name or, without one, that of the highest order that fits the noise."""
+    if name is None:
+        if sde.additive:
+            name = "additive_runge_kutta"
+        elif symmetries.own_noise:
+            name = "milstein"
+        else:
+            name = "heun" if sde.interpretation == "stratonovich" else "euler_maruyama"
+    scheme = find_solver(name)
+    scheme.check(sde)
+    return scheme
+
+
+def solver_name(scheme: AbstractSolver) -> str:
+    return next((name for name, known in SOLVERS.items() if type(known) is type(scheme)), type(scheme).__name__)
+
+
+def choose_steps(
+    sde: SDE, scheme: AbstractSolver, x0: Float[Array, "n dim"], horizon: float, *, key: PRNGKeyArray
+) -> int:
+    """The fewest steps a horizon, of 64, 128, … 1024, whose means and standard deviations at the horizon are those of
+    1024 steps on the same Brownian paths, within `TOLERANCE` of a standard deviation or the noise of the test."""
+    ends = np.asarray(_ends(sde, scheme, x0, horizon, key), np.float64)  # level, path, coordinate
+    ends = ends[:, np.isfinite(ends).all(axis=(0, 2))]
+    if ends.shape[1] < TEST_PATHS // 8:  # `distill` will say what is wrong
+        return FINEST
+    fine = ends[0]
+    std = np.maximum(fine.std(axis=0), 1e-30)
+    chosen = FINEST
+    for level, end in enumerate(ends[1:], 1):
+        shift = (end - fine) / std
+        widened = ((end - end.mean(0)) ** 2 - (fine - fine.mean(0)) ** 2) / (2 * std**2)
+        noise = BEYOND_NOISE * np.maximum(shift.std(0), widened.std(0)) / np.sqrt(ends.shape[1])
+        if (np.maximum(abs(shift.mean(0)), abs(widened.mean(0))) > np.maximum(TOLERANCE, noise)).any():
+            break
+        chosen = FINEST >> level
+    return chosen
+
+
+@eqx.filter_jit
+def _ends(sde, scheme, x0, horizon, key):
+    def one(item):
+        x0, key = item
+        increments = brownian_increments(horizon, FINEST, sde.noise_dim, key=key)
+        increments = jax.tree.map(lambda leaf: leaf.astype(x0.dtype), increments)
+        ends = [solve_driven(sde, x0, 0.0, horizon, increments, solver=scheme)]
+        while increments.dw.shape[0] > COARSEST:
+            increments = coarsen(increments)
+            ends.append(solve_driven(sde, x0, 0.0, horizon, increments, solver=scheme))
+        return jnp.stack(ends)
+
+    return jax.lax.map(one, (x0, jr.split(key, x0.shape[0])), batch_size=256).swapaxes(0, 1)

@@ -1,0 +1,96 @@
+"""Where paths start: a box, an array of states, or a law of the user's."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+
+from ..laws import Support
+
+Starts = tuple[ArrayLike | list, ArrayLike | list] | ArrayLike | Callable
+# Of a law given as a function: enough to meet a mistake that is not rare, few enough to cost nothing.
+TRIED = 256
+
+
+class Box(eqx.Module):
+    """Uniform between two corners."""
+
+    low: Float[Array, " dim"]
+    high: Float[Array, " dim"]
+
+    def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
+        return jr.uniform(key, (number, self.low.shape[0]), self.low.dtype, self.low[None], self.high[None])
+
+
+class States(eqx.Module):
+    """One of the given states, each as likely as the next."""
+
+    states: Float[Array, "states dim"]
+
+    def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
+        return self.states[jr.randint(key, (number,), 0, self.states.shape[0])]
+
+
+class StartLaw(eqx.Module):
+    """What a function `key -> x0` draws."""
+
+    function: Callable
+
+    def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
+        return jax.vmap(lambda key: jnp.asarray(self.function(key), jnp.result_type(float)))(
+            jr.split(key, number)
+        )
+
+
+def make_starts(starts: Starts, dim: int, support: Support, *, key: PRNGKeyArray) -> Box | States | StartLaw:
+    """The starts in one of the three forms, checked: shape, finite, within the support."""
+    if callable(starts):
+        shape = jax.eval_shape(starts, key).shape
+        if shape != (dim,):
+            raise ValueError(f"`starts` must return one state of shape ({dim},); got {shape}.")
+        made = StartLaw(starts)
+        _require_inside(made.draw(TRIED, key=key), support)
+        return made
+    if isinstance(starts, tuple):
+        return _box(starts, dim, support)
+    states = np.asarray(starts)
+    if states.ndim != 2 or states.shape[1] != dim or not len(states):
+        raise ValueError(
+            f"`starts` must be a pair (low, high) of corners, states of shape (n, {dim}), or a function of a key; got "
+            f"shape {states.shape}."
+        )
+    _require_inside(states, support)
+    return States(jnp.asarray(states, jnp.result_type(float)))
+
+
+def _box(corners, dim, support):
+    if len(corners) != 2:
+        raise ValueError(f"`starts` must be a pair of corners, low and high; got {len(corners)} of them.")
+    low, high = (np.asarray(corner, float) for corner in corners)
+    for name, corner in {"low": low, "high": high}.items():
+        if corner.shape != (dim,):
+            raise ValueError(f"`starts` must have corners of shape ({dim},); got {corner.shape} for {name}.")
+    if not (low < high).all():
+        raise ValueError(f"`starts` must have `low` below `high`; got {low.tolist()}, {high.tolist()}.")
+    if not (np.isfinite(low) & np.isfinite(high)).all():
+        raise ValueError("`starts` must be finite; got a corner that is not.")
+    for (lowest, highest), a, b in zip(support.bounds, low, high, strict=True):
+        if a < lowest or b > highest:
+            raise ValueError(
+                f"`starts` must lie within `support`; got [{a:g}, {b:g}] for ({lowest:g}, {highest:g})."
+            )
+    return Box(*(jnp.asarray(corner, jnp.result_type(float)) for corner in (low, high)))
+
+
+def _require_inside(states, support):
+    states = np.asarray(states, float)
+    if not np.isfinite(states).all():
+        raise ValueError(f"`starts` must be finite; got {(~np.isfinite(states)).any(axis=1).sum()} that are not.")
+    low, high = np.array(support.bounds).T
+    outside = ~((states > low) & (states < high)).all(axis=1)
+    if outside.any():
+        raise ValueError(f"`starts` must lie within `support`; got {states[outside][0].tolist()}.")

@@ -1,0 +1,65 @@
+"""A law that moves with its start: some coordinates are only ever seen as displacements."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Scalar, ScalarLike
+
+from .base import AbstractTransition
+from .gaps import hold_log_prob, hold_sample, time_gap
+
+
+class Relative(AbstractTransition):
+    r"""`law`, made to commute with shifts of the given coordinates.
+
+    $$p(x_t \mid x_s) = p_{\mathrm{law}}(x_t - P x_s \mid x_s - P x_s)$$
+
+    with $P$ the projection on `coordinates`. It is what holds for a log-price, a position or a phase, on which neither
+    drift nor diffusion depends: the law need not learn it, and holds wherever those coordinates start.
+    """
+
+    law: AbstractTransition
+    coordinates: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, law: AbstractTransition, coordinates: tuple[int, ...]):
+        if not all(0 <= i < law.dim for i in coordinates):
+            raise ValueError(f"`coordinates` must lie between 0 and {law.dim - 1}; got {tuple(coordinates)}.")
+        self.law = law
+        self.coordinates = tuple(coordinates)
+
+    @property
+    def dim(self) -> int:
+        return self.law.dim
+
+    def transform_and_log_prob(
+        self,
+        noise: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> tuple[Float[Array, " dim"], Scalar]:
+        """The state of a law that starts at the origin of those coordinates, carried to the start."""
+        origin = self._origin(x_s)
+        x_t, log_prob = self.law.transform_and_log_prob(noise, x_s - origin, s, t, u)
+        return hold_sample(time_gap(s, t) == 0, x_s, x_t + origin, log_prob)
+
+    def log_prob(
+        self,
+        x_t: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> Scalar:
+        """The log-density of the displacement."""
+        origin = self._origin(x_s)
+        log_prob = self.law.log_prob(x_t - origin, x_s - origin, s, t, u)
+        return hold_log_prob(time_gap(s, t) == 0, x_s, x_t, log_prob)
+
+    def noise_and_log_prob(self, x_t, x_s, s, t, u=None):
+        origin = self._origin(x_s)
+        noise, log_prob = self.law.noise_and_log_prob(x_t - origin, x_s - origin, s, t, u)
+        return noise, hold_log_prob(time_gap(s, t) == 0, x_s, x_t, log_prob)
+
+    def _origin(self, x_s):
+        return jnp.where(jnp.array([i in self.coordinates for i in range(self.dim)]), x_s, 0.0)

@@ -1,0 +1,191 @@
+"""A law on part of the line: positive, bounded, or on a half-line, coordinate by coordinate."""
+
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Scalar, ScalarLike
+
+from .base import AbstractTransition
+from .checks import as_positive
+from .gaps import hold_log_prob, hold_sample, time_gap
+from .standardised import Standardised
+
+Interval = str | tuple[float, float]
+NAMED = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf)}
+
+
+class Support(eqx.Module):
+    r"""A product of open intervals, and a smooth bijection of each to the whole line.
+
+    A half-line $(a, \infty)$ goes by $x = a + c\,\log(1 + e^{y/c})$ with $c$ the `scale`, far above which nothing is bent
+    and far below which it is a logarithm; $(-\infty, b)$ by its mirror image; a bounded interval by the logistic function,
+    $x = a + (b - a)\,\sigma(y)$. Growth is at most linear, so heavy tails in $y$ stay what they are in $x$.
+
+    **Arguments:**
+
+    - `intervals`: for each coordinate `"real"`, `"positive"`, or a pair `(low, high)` that may hold infinities.
+    - `scale`: where half-lines turn from logarithm to line; one number a coordinate, 1 by default. A typical size of
+        the coordinate's distance to its bound is a good choice.
+    """
+
+    scale: Float[Array, " dim"]
+    bounds: tuple[tuple[float, float], ...] = eqx.field(static=True)
+
+    def __init__(self, intervals: Sequence[Interval], scale: ArrayLike | list | None = None):
+        self.bounds = tuple(_bounds(interval) for interval in intervals)
+        self.scale = as_positive("scale", jnp.ones(self.dim) if scale is None else scale, self.dim)
+
+    @property
+    def dim(self) -> int:
+        return len(self.bounds)
+
+    @property
+    def is_everything(self) -> bool:
+        return all(bound == NAMED["real"] for bound in self.bounds)
+
+    def contains(self, x: Float[Array, " dim"]) -> Scalar:
+        low, high = (jnp.array(side, x.dtype) for side in zip(*self.bounds, strict=True))
+        return jnp.all((x > low) & (x < high))
+
+    def fold(self, x: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """What lies beyond a bound mirrored back: for states that a solver's step has carried over it."""
+        return jnp.stack([_fold(x[i], *bound) for i, bound in enumerate(self.bounds)])
+
+    def to_line(self, x: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        scale = jax.lax.stop_gradient(self.scale)
+        return jnp.stack([_to_line(x[i], *bound, scale[i]) for i, bound in enumerate(self.bounds)])
+
+    def from_line(self, y: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Scalar]:
+        """The point of the support and the log-determinant of the map, $\\log|dx/dy|$."""
+        scale = jax.lax.stop_gradient(self.scale)
+        both = [_from_line(y[i], *bound, scale[i]) for i, bound in enumerate(self.bounds)]
+        return jnp.stack([x for x, _ in both]), sum((slope for _, slope in both), jnp.zeros((), y.dtype))
+
+
+class Transformed(AbstractTransition):
+    r"""The law of $x$ when `law` is that of $y$ and `support` sends $y$ to $x$, coordinate by coordinate.
+
+    $$\log p(x_t \mid x_s) = \log p_y(y_t \mid y_s) - \log\left|\frac{dx_t}{dy_t}\right|$$
+
+    Draws lie within the support; where a point does not, its log-density is $-\infty$. A start outside has no law: all
+    that comes of it is NaN.
+    """
+
+    law: AbstractTransition
+    support: Support
+
+    def __init__(self, law: AbstractTransition, support: Support | Sequence[Interval]):
+        self.law = law
+        self.support = support if isinstance(support, Support) else Support(support)
+        if self.support.dim != law.dim:
+            raise ValueError(f"`support` must have {law.dim} coordinates; got {self.support.dim}.")
+
+    @property
+    def dim(self) -> int:
+        return self.law.dim
+
+    def transform_and_log_prob(
+        self,
+        noise: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> tuple[Float[Array, " dim"], Scalar]:
+        """The state on the line, brought back to the support."""
+        y_t, log_prob = self.law.transform_and_log_prob(noise, self.support.to_line(x_s), s, t, u)
+        x_t, log_slope = self.support.from_line(y_t)
+        # The round trip through the line would lose the last digit of `x_s`.
+        return hold_sample(time_gap(s, t) == 0, x_s, x_t, log_prob - log_slope)
+
+    def log_prob(
+        self,
+        x_t: Float[Array, " dim"],
+        x_s: Float[Array, " dim"],
+        s: ScalarLike,
+        t: ScalarLike,
+        u: Float[Array, " cond"] | None = None,
+    ) -> Scalar:
+        """The log-density per unit of the user's volume; minus infinity outside the support."""
+        y_t, log_slope = self._line(x_t)
+        log_prob = self.law.log_prob(y_t, self.support.to_line(x_s), s, t, u) - log_slope
+        return hold_log_prob(time_gap(s, t) == 0, x_s, x_t, log_prob)
+
+    def noise_and_log_prob(self, x_t, x_s, s, t, u=None):
+        y_t, log_slope = self._line(x_t)
+        noise, log_prob = self.law.noise_and_log_prob(y_t, self.support.to_line(x_s), s, t, u)
+        return noise, hold_log_prob(time_gap(s, t) == 0, x_s, x_t, log_prob - log_slope)
+
+    def _line(self, x_t):
+        """`x_t` on the line and the log-slope there; outside the support some point, and an infinite slope."""
+        inside = self.support.contains(x_t)
+        y_t = jnp.where(inside, self.support.to_line(x_t), 0.0)
+        _, log_slope = self.support.from_line(y_t)
+        return y_t, jnp.where(inside, log_slope, jnp.inf)
+
+
+def _bounds(interval: Interval) -> tuple[float, float]:
+    if isinstance(interval, str):
+        if interval not in NAMED:
+            raise ValueError(f"`support` must be {', '.join(NAMED)} or a pair (low, high); got {interval!r}.")
+        return NAMED[interval]
+    low, high = (float(side) for side in interval)
+    if not low < high:
+        raise ValueError(f"`support` must have `low` below `high`; got {low:g}, {high:g}.")
+    return low, high
+
+
+def _fold(x, low, high):
+    if math.isfinite(low) and math.isfinite(high):
+        turn = jnp.mod(x - low, 2 * (high - low))
+        return low + jnp.minimum(turn, 2 * (high - low) - turn)
+    if math.isfinite(low):
+        return low + jnp.abs(x - low)
+    return high - jnp.abs(high - x) if math.isfinite(high) else x
+
+
+def _to_line(x, low, high, scale):
+    if math.isfinite(low) and math.isfinite(high):
+        return jnp.log(x - low) - jnp.log(high - x)
+    if math.isfinite(low):
+        return scale * _inverse_softplus((x - low) / scale)
+    return -scale * _inverse_softplus((high - x) / scale) if math.isfinite(high) else x
+
+
+def _from_line(y, low, high, scale):
+    """The point and the log-slope; a point that rounding puts on a bound is moved to the next number inside."""
+    if math.isfinite(low) and math.isfinite(high):
+        x, log_slope = low + (high - low) * jax.nn.sigmoid(y), math.log(high - low) + _log_logistic_slope(y)
+    elif math.isfinite(low):
+        x, log_slope = low + scale * jax.nn.softplus(y / scale), jax.nn.log_sigmoid(y / scale)
+    elif math.isfinite(high):
+        x, log_slope = high - scale * jax.nn.softplus(-y / scale), jax.nn.log_sigmoid(-y / scale)
+    else:
+        return y, jnp.zeros_like(y)
+    return jnp.clip(x, _next(low, math.inf, x.dtype), _next(high, -math.inf, x.dtype)), log_slope
+
+
+def _inverse_softplus(x):
+    return x + jnp.log(-jnp.expm1(-x))
+
+
+def _log_logistic_slope(y):
+    return jax.nn.log_sigmoid(y) + jax.nn.log_sigmoid(-y)
+
+
+def _next(bound, towards, dtype):
+    """The number of this precision beside a bound; no denormal one, which a processor may read as zero."""
+    tiny = float(jnp.finfo(dtype).tiny)
+    beside = float(np.nextafter(np.asarray(bound, dtype), np.asarray(towards, dtype)))
+    return math.copysign(tiny, beside) if 0 < abs(beside) < tiny else beside
+
+
+def horizon_of(law: AbstractTransition) -> float | None:
+    """The longest gap that a law was trained for, in the user's units; `None` if it has no limit."""
+    if isinstance(law, Transformed):
+        return horizon_of(law.law)
+    return law.horizon if isinstance(law, Standardised) else None
