@@ -39,10 +39,12 @@ class PairSampler(eqx.Module):
     Row $i$ may be paired with the `reach[i]` rows that follow it in its own series within the horizon. Four
     schemes: `"lag"` draws the lag uniformly and then a row that reaches so far, so that long gaps do not
     starve; `"pair"` draws uniformly from all pairs; `"root"` lies between: lags are drawn in proportion to the
-    square root of how many pairs have them, so that the few pairs of the longest lags are not learnt by heart; `"log"` draws
-    the logarithm of the lag uniformly, for few and long series: of those, a span of n lags holds only n-th as many
-    stretches that do not overlap. With each, a share `start_fraction` of the batch starts at the first row of a series, its lag drawn
-    uniformly: a transient is seen once a series and is easily drowned.
+    square root of how many pairs have them, so that the few pairs of the longest lags are not learnt by heart;
+    `"log"` draws the logarithm of the lag uniformly, for few and long series, in which there are as many times fewer
+    stretches apart from one another as the lag is longer. With each, a share `start_fraction` of the batch starts at
+    the first row of a series, its lag drawn uniformly: a transient is seen once a series and is easily drowned.
+
+    The last `data.ahead` covariates of a pair are those of its end, the others those of its start.
     """
 
     values: Float[Array, "rows dim"]
@@ -57,6 +59,7 @@ class PairSampler(eqx.Module):
     scheme: str = eqx.field(static=True)
     start_fraction: float = eqx.field(static=True)
     horizon: float = eqx.field(static=True)
+    ahead: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -102,6 +105,7 @@ class PairSampler(eqx.Module):
         self.scheme = scheme
         self.start_fraction = float(start_fraction) if len(firsts) else 0.0
         self.horizon = horizon
+        self.ahead = data.ahead
 
     @property
     def number(self) -> int:
@@ -120,6 +124,8 @@ class PairSampler(eqx.Module):
             lags = jnp.where(use_first, first_lags, lags)
         ends = rows + lags
         u = None if self.u is None else self.u[rows]
+        if u is not None and self.ahead:
+            u = u.at[:, -self.ahead :].set(self.u[ends, -self.ahead :])
         return Pairs(self.values[rows], self.values[ends], self.times[rows], self.times[ends], u)
 
     def _rows_and_lags(self, batch, rows_key, lag_key):

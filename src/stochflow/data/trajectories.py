@@ -22,6 +22,8 @@ class Trajectories:
     - `u`: covariates of each row, or `None`.
     - `origins`: the first time of each series, float64.
     - `names`: one string a series, used in messages.
+    - `ahead`: how many of the last covariates are known ahead: a law reads them at the end of a gap, and the others at
+        its start.
     """
 
     times: Float[np.ndarray, "series rows"]
@@ -30,6 +32,7 @@ class Trajectories:
     u: Float[np.ndarray, "series rows cond"] | None
     origins: Float[np.ndarray, " series"]
     names: tuple[str, ...]
+    ahead: int = 0
 
     @classmethod
     def from_arrays(
@@ -151,7 +154,7 @@ class Trajectories:
         u = None if self.u is None else self.u[index]
         names = tuple(self.names[i] for i in index)
         return Trajectories(
-            self.times[index], self.values[index], self.mask[index], u, self.origins[index], names
+            self.times[index], self.values[index], self.mask[index], u, self.origins[index], names, self.ahead
         )
 
     def split(self, *fractions: float, seed: int) -> tuple["Trajectories", ...]:

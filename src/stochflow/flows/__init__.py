@@ -16,4 +16,5 @@ from .couplings import (
     SplineCoupling as SplineCoupling,
 )
 from .flow import StochasticFlow as StochasticFlow
+from .local import Correction as Correction, LocalFlow as LocalFlow
 from .nets import MLP as MLP

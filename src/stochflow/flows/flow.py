@@ -39,7 +39,8 @@ class StochasticFlow(AbstractTransition):
         become affine maps given the condition alone: choose `coupling="spline"` for laws that are not normal.
     - `cond_dim`: the size of the covariates `u`; 0 for none.
     - `autonomous`: whether the law depends on $t - s$ only; otherwise `s` enters the network.
-    - `width`, `depth`: of each network; `layers`: the number of couplings.
+    - `width`, `depth`: of each network, of which one with no hidden layer is a linear map; `layers`: the number of
+        couplings.
     - `clock`: `"linear"` (the paper's; on Lorenz the two are level) or `"saturating"`, which settles at long gaps.
     - `coupling`: `"affine"` (the paper's) or `"spline"`, which adds rational-quadratic splines in noise space
         for laws with several modes or skew.
@@ -53,6 +54,8 @@ class StochasticFlow(AbstractTransition):
         learnt in fewer steps.
     - `periods`: sines and cosines of the gap at these periods too, in the law's own units of time, for what comes back:
         a day, a week, a gait.
+    - `scales`: $\Delta t/(\Delta t + h)$ and $e^{-\Delta t/h}$ for each of these $h$, in the units of time of the law,
+        for gaps that span several orders of magnitude.
     - `key`: for the initial weights.
     """
 
@@ -66,6 +69,7 @@ class StochasticFlow(AbstractTransition):
     correlated: bool = eqx.field(static=True)
     octaves: int = eqx.field(static=True)
     periods: tuple[float, ...] = eqx.field(static=True)
+    scales: tuple[float, ...] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -83,18 +87,28 @@ class StochasticFlow(AbstractTransition):
         tails: bool = False,
         octaves: int = 0,
         periods: Sequence[float] = (),
+        scales: Sequence[float] = (),
         key: PRNGKeyArray,
     ):
         check_sizes(dim=dim, cond_dim=cond_dim, width=width, depth=depth, layers=layers)
         check_sizes(octaves=octaves, bins=bins)
         net_key, stack_key = jr.split(key)
-        if not all(period > 0 for period in periods):
-            raise ValueError(f"`periods` must be positive; got {tuple(periods)}.")
-        cond_size = dim + 1 + 2 * (octaves + len(periods)) + (not autonomous) + cond_dim
+        for name, lengths in (("periods", periods), ("scales", scales)):
+            if not all(length > 0 for length in lengths):
+                raise ValueError(f"`{name}` must be positive; got {tuple(lengths)}.")
+        waves_and_scales = 2 * (octaves + len(periods) + len(scales))
+        cond_size = dim + 1 + waves_and_scales + (not autonomous) + cond_dim
         out_size = (3 if tails else 2) * dim + (dim * (dim - 1) // 2 if correlated else 0)
         self.net = MLP(cond_size, out_size, width=width, depth=depth, key=net_key)
         self.stack = GatedStack(
-            dim, cond_size, width=width, depth=depth, layers=layers, coupling=coupling, bins=bins, key=stack_key
+            dim,
+            cond_size,
+            width=width,
+            depth=depth,
+            layers=layers,
+            coupling=coupling,
+            bins=bins,
+            key=stack_key,
         )
         self.clock = make_clock(clock, dim)
         self.dim = dim
@@ -104,6 +118,7 @@ class StochasticFlow(AbstractTransition):
         self.correlated = correlated and dim > 1
         self.octaves = octaves
         self.periods = tuple(float(period) for period in periods)
+        self.scales = tuple(float(scale) for scale in scales)
 
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         return self.prepared_transform_and_log_prob(noise, self.prepare(x_s, s, t, u))
@@ -137,12 +152,14 @@ class StochasticFlow(AbstractTransition):
     def _base(self, x_s, s, dt, u):
         """Mean and std of the Gaussian, the gate of the couplings, and the condition: all that time enters."""
         dt = dt.astype(x_s.dtype)
-        scalars = [dt, *waves(dt, self.octaves, self.periods)]
+        scalars = [dt, *waves(dt, self.octaves, self.periods), *saturations(dt, self.scales)]
         if not self.autonomous:
             scalars.append(jnp.asarray(s, x_s.dtype))
         c = make_condition({"x_s": x_s}, scalars, u, dim=self.dim, cond_dim=self.cond_dim)
         out = self.net(c)
-        rate, raw_std, raw_tail, mixing = jnp.split(out, [self.dim, 2 * self.dim, (2 + self.tails) * self.dim])
+        rate, raw_std, raw_tail, mixing = jnp.split(
+            out, [self.dim, 2 * self.dim, (2 + self.tails) * self.dim]
+        )
         gate = self.clock.drift_gate(dt)
         return Base(
             mean=x_s + gate * rate,
@@ -158,3 +175,8 @@ def waves(dt: Scalar, octaves: int, periods: tuple[float, ...] = ()) -> list[Sca
     """Sine and cosine of the gap at each octave and each period."""
     angles = [2**k * jnp.pi * dt for k in range(octaves)] + [2 * jnp.pi / period * dt for period in periods]
     return [wave(angle) for angle in angles for wave in (jnp.sin, jnp.cos)]
+
+
+def saturations(dt: Scalar, scales: tuple[float, ...]) -> list[Scalar]:
+    """Two ways from 0 to 1, or back, at each scale: a slow one and a quick one."""
+    return [feature for scale in scales for feature in (dt / (dt + scale), jnp.exp(-dt / scale))]

@@ -27,7 +27,9 @@ def _bin(value, raw_widths, raw_heights, raw_slopes, half_width, *, by_height):
     tables = x_lefts, y_lefts, widths, heights, log_slopes[:, :-1], log_slopes[:, 1:]
     edges = y_lefts if by_height else x_lefts
     chosen = [table[:, 0] for table in tables]
-    for k in range(1, widths.shape[1]):  # unrolled: a loop over the batch vectorises where one over bins does not
+    for k in range(
+        1, widths.shape[1]
+    ):  # unrolled: a loop over the batch vectorises where one over bins does not
         above = value >= edges[:, k]
         chosen = [jnp.where(above, table[:, k], old) for table, old in zip(tables, chosen, strict=True)]
     x0, y0, width, height, log_d0, log_d1 = chosen

@@ -115,7 +115,7 @@ def _log_normal(noise: Float[Array, " dim"]) -> Scalar:
     return -0.5 * (noise**2).sum() - 0.5 * noise.shape[0] * jnp.log(2 * jnp.pi)
 
 
-LEAST = {"dim": 1, "cond_dim": 0, "width": 1, "depth": 1, "layers": 0, "octaves": 0, "bins": 2}
+LEAST = {"dim": 1, "cond_dim": 0, "width": 1, "depth": 0, "layers": 0, "octaves": 0, "bins": 2}
 
 
 def check_sizes(**sizes: int) -> None:

@@ -1,0 +1,96 @@
+"""A flow in the units of the moment: displacements from where a series is, over how much it moves just now."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Scalar
+
+from ..laws import AbstractTransition, hold_log_prob, hold_sample, time_gap
+from .flow import Prepared, StochasticFlow
+from .stack import Base
+
+# Corrections are set at this many gaps, evenly in their logarithm.
+KNOTS = 6
+
+
+class Correction(eqx.Module):
+    r"""What a check on held-out data has taught: how much of the drift to believe, and how far to spread.
+
+    The mean of $x_t$ becomes $x_s + a\,d + b\,(1 - e^{-\kappa\Delta t})(\mu - x_s)$ with $d$ the flow's drift, $a$ its
+    `trust`, and $b$ the `pull` of an Ornstein–Uhlenbeck process (`rate`, `level`); its standard deviation is
+    multiplied by `spread`. All three are piecewise linear in the logarithm of the gap, constant beyond `log_gaps`.
+    """
+
+    log_gaps: Float[Array, " knots"]
+    trust: Float[Array, "knots dim"]
+    pull: Float[Array, "knots dim"]
+    spread: Float[Array, "knots dim"]
+    rate: Float[Array, " dim"]
+    level: Float[Array, " dim"]
+
+    def apply(self, base: Base, x_s: Float[Array, " dim"], size: Float[Array, " dim"], dt: Scalar) -> Base:
+        """The corrected Gaussian of a displacement in units of `size`."""
+        log_dt = jnp.log(jnp.maximum(dt, jnp.finfo(dt.dtype).tiny))
+        read = lambda table: jnp.stack(
+            [jnp.interp(log_dt, self.log_gaps, column) for column in table.T]
+        ).astype(dt.dtype)
+        back = -jnp.expm1(-self.rate * dt) * (self.level - x_s) / size
+        mean = read(self.trust) * base.mean + read(self.pull) * back.astype(dt.dtype)
+        return base._replace(mean=mean, std=read(self.spread) * base.std)
+
+
+class LocalFlow(AbstractTransition):
+    r"""The law of $x_t = x_s + \sigma\,y$ with $\sigma$ the size of the series' moves just now and $y$ from a flow.
+
+    The first `dim` covariates are $\log\sigma$, and the flow sees the others. So the law moves with its start and
+    scales with its moves: a level or a volatility that was never seen before is no new situation. Where the level does
+    matter, it comes in as a covariate.
+
+    $$\log p(x_t \mid x_s) = \log p_y\!\left(\frac{x_t - x_s}{\sigma}\right) - \sum_i \log\sigma_i$$
+
+    A [`Correction`][stochflow.flows.local.Correction] scales the flow's drift and spread, gap by gap; there is none
+    while the flow is trained.
+    """
+
+    law: StochasticFlow
+    correction: Correction | None
+
+    def __init__(self, law: StochasticFlow, correction: Correction | None = None):
+        if law.stack.layers:
+            raise ValueError(f"`law` must have no couplings after its Gaussian; got {len(law.stack.layers)}.")
+        self.law = law
+        self.correction = correction
+
+    @property
+    def dim(self) -> int:
+        return self.law.dim
+
+    @property
+    def cond_dim(self) -> int:
+        return self.dim + self.law.cond_dim
+
+    def transform_and_log_prob(self, noise, x_s, s, t, u=None):
+        log_size, prepared = self._prepare(x_s, s, t, u)
+        y, log_prob = self.law.prepared_transform_and_log_prob(noise, prepared)
+        still = time_gap(s, t) == 0
+        return hold_sample(still, x_s, x_s + jnp.exp(log_size) * y, log_prob - log_size.sum())
+
+    def log_prob(self, x_t, x_s, s, t, u=None):
+        return self.noise_and_log_prob(x_t, x_s, s, t, u)[1]
+
+    def noise_and_log_prob(self, x_t, x_s, s, t, u=None):
+        log_size, prepared = self._prepare(x_s, s, t, u)
+        y = (x_t - x_s) * jnp.exp(-log_size)
+        noise, log_prob = self.law.stack.inverse(y, prepared.base)
+        return noise, hold_log_prob(time_gap(s, t) == 0, x_s, x_t, log_prob - log_size.sum())
+
+    def _prepare(self, x_s, s, t, u) -> tuple[Float[Array, " dim"], Prepared]:
+        if u is None or jnp.shape(u) != (self.cond_dim,):
+            got = "none" if u is None else f"shape {jnp.shape(u)}"
+            raise ValueError(f"`u` must have shape ({self.cond_dim},): sizes, then covariates; got {got}.")
+        log_size, seen = u[: self.dim], u[self.dim :]
+        prepared = self.law.prepare(jnp.zeros_like(x_s), s, t, seen if self.law.cond_dim else None)
+        if self.correction is None:
+            return log_size, prepared
+        dt = jnp.asarray(time_gap(s, t), x_s.dtype)
+        base = self.correction.apply(prepared.base, x_s, jnp.exp(log_size), dt)
+        return log_size, prepared._replace(base=base)

@@ -1,0 +1,254 @@
+"""Long data frames, of pandas or polars alike, as series; and series as data frames of the same kind."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from jaxtyping import Float
+
+from .times import TimeAxis
+
+# What Nixtla's libraries call them: frames with these names need no more said.
+NIXTLA = {"id": "unique_id", "time": "ds", "value": "y"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Which column is what. `channel`, if any, names the channel of each row's only value."""
+
+    time: str
+    values: tuple[str, ...]
+    id: str | None = None
+    channel: str | None = None
+    static: tuple[str, ...] = ()
+    past: tuple[str, ...] = ()
+    future: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Panel:
+    """Series in the order of their ids, each with its rows in the order of time.
+
+    Covariates are one array a series: `past` and `future` with a row a row, `static` with one row for all. `rows` says
+    where in the frame each row was (of a frame with a channel column, the first of those of one time).
+    """
+
+    ids: list[Any]
+    times: list[Float[np.ndarray, " rows"]]
+    values: list[Float[np.ndarray, "rows dim"]]
+    past: list[Float[np.ndarray, "rows past"]]
+    future: list[Float[np.ndarray, "rows future"]]
+    static: Float[np.ndarray, "series static"]
+    rows: list[np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def as_frame(data: Any) -> nw.DataFrame:
+    """A pandas or polars data frame through narwhals, or one sentence about what it is instead."""
+    try:
+        return nw.from_native(data, eager_only=True)
+    except TypeError:
+        raise TypeError(
+            f"the data must be a pandas or polars data frame; got {type(data).__module__}.{type(data).__name__}."
+        ) from None
+
+
+def find_columns(
+    frame: nw.DataFrame,
+    *,
+    id: str | None = None,
+    time: str | None = None,
+    values: Sequence[str] | str | None = None,
+    channel: str | None = None,
+    static: Sequence[str] = (),
+    past: Sequence[str] = (),
+    future: Sequence[str] = (),
+) -> Columns:
+    """Fill in what was not said: `unique_id`, `ds` and `y`, or every other column of numbers as a value."""
+    there = frame.columns
+    listed = lambda names: (names,) if isinstance(names, str) else tuple(names)
+    static, past, future = listed(static), listed(past), listed(future)
+    id = NIXTLA["id"] if id is None and NIXTLA["id"] in there else id
+    time = NIXTLA["time"] if time is None and NIXTLA["time"] in there else time
+    if time is None:
+        raise ValueError(f"`time` must name the column of times, one of {', '.join(there)}.")
+    if values is None:
+        taken = {id, time, channel, *static, *past, *future}
+        numeric = [name for name in there if name not in taken and frame[name].dtype.is_numeric()]
+        values = [NIXTLA["value"]] if NIXTLA["value"] in numeric else numeric
+    found = Columns(time, listed(values), id, channel, static, past, future)
+    named = [found.time, *found.values, *static, *past, *future, *[c for c in (id, channel) if c is not None]]
+    for name in named:
+        if name not in there:
+            raise ValueError(f"there is no column {name!r}; the columns are {', '.join(there)}.")
+        if named.count(name) > 1:
+            raise ValueError(f"column {name!r} is named twice.")
+    if not found.values:
+        raise ValueError("`values` must name at least one column of numbers; there is none left.")
+    if channel is not None and len(found.values) != 1:
+        raise ValueError(f"with `channel` there is one column of values; got {', '.join(found.values)}.")
+    return found
+
+
+def read_panel(
+    frame: nw.DataFrame,
+    columns: Columns,
+    axis: TimeAxis | None = None,
+    *,
+    channels: Sequence[str] | None = None,
+) -> tuple[Panel, TimeAxis, tuple[str, ...]]:
+    """The series of a frame, how its times are read, and the names of its channels.
+
+    Rows may come in any order. `channels` says which there are, of a frame with a channel column; by default all.
+    """
+    if len(frame) == 0:
+        raise ValueError("the data frame is empty: it has no rows.")
+    column = frame[columns.time]
+    if column.dtype == nw.String:
+        column = _parsed(column, columns.time)
+    known = TimeAxis.of(column, columns.time)
+    if axis is not None and axis.kind != known.kind:
+        raise ValueError(
+            f"time column {columns.time!r} holds {known.kind}s where the model was fitted on {axis.kind}s."
+        )
+    if axis is not None and (axis.zone is None) != (known.zone is None):
+        raise ValueError(
+            f"time column {columns.time!r} is {'without' if known.zone is None else 'in'} a time zone, unlike the data "
+            "that the model was fitted on."
+        )
+    times = known.read(column, columns.time)
+    ids, codes = _ids(frame, columns.id)
+    number = {name: _numbers(frame[name], name) for name in (*columns.past, *columns.future, *columns.static)}
+    if columns.channel is None:
+        values = np.stack([_numbers(frame[name], name) for name in columns.values], axis=1)
+        names = columns.values
+    else:
+        names, values = _by_channel(frame, columns, channels)
+    panel = _grouped(columns, ids, codes, times, values, number, axis or known)
+    return panel, axis or known, names
+
+
+def _grouped(columns, ids, codes, times, values, number, axis) -> Panel:
+    order = np.lexsort((times, codes))
+    same = np.flatnonzero((np.diff(codes[order]) == 0) & (np.diff(times[order]) == 0))
+    if len(same) and columns.channel is None:
+        row = order[same[0] + 1]
+        raise ValueError(
+            f"series {ids[codes[row]]!r} has two rows at {axis.show(times[row])} (the second is row {row}): keep one, "
+            "or average them first."
+        )
+    first = np.concatenate([[True], (np.diff(codes[order]) != 0) | (np.diff(times[order]) != 0)])
+    group = np.cumsum(first) - 1
+    kept = order[first]
+    if columns.channel is not None:
+        values = _merge(values[order], group, len(kept), order, ids, codes, times, axis)
+    else:
+        values = values[kept]
+    pick = lambda names: np.stack([number[n][kept] for n in names], 1) if names else np.zeros((len(kept), 0))
+    past, future, static = pick(columns.past), pick(columns.future), pick(columns.static)
+    edges = np.flatnonzero(np.diff(codes[kept])) + 1
+    split = lambda array: np.split(array, edges)
+    for name, what in ((columns.past, past), (columns.future, future), (columns.static, static)):
+        if np.isnan(what).any():
+            row, which = np.argwhere(np.isnan(what))[0]
+            raise ValueError(f"column {name[which]!r}, row {kept[row]}: a covariate must not be missing.")
+    statics = split(static)
+    for i, each in enumerate(statics):
+        if (each != each[:1]).any():
+            name = columns.static[int((each != each[:1]).any(0).argmax())]
+            raise ValueError(
+                f"column {name!r} is not static: it changes within series {ids[codes[split(kept)[i][0]]]!r}."
+            )
+    return Panel(
+        ids=[ids[codes[part[0]]] for part in split(kept)],
+        times=split(times[kept]),
+        values=split(values),
+        past=split(past),
+        future=split(future),
+        static=np.stack([each[0] for each in statics]),
+        rows=split(kept),
+    )
+
+
+def _merge(values, group, number, order, ids, codes, times, axis):
+    """Rows of one channel each into rows of all: at most one value a channel, time and series."""
+    merged = np.full((number, values.shape[1]), np.nan)
+    row, channel = np.nonzero(~np.isnan(values))
+    place = group[row] * values.shape[1] + channel
+    repeated = np.flatnonzero(np.bincount(place, minlength=1) > 1)
+    if len(repeated):
+        at = order[row[place == repeated[0]][1]]
+        raise ValueError(
+            f"series {ids[codes[at]]!r} has two values of one channel at {axis.show(times[at])}; the second is "
+            f"row {at}."
+        )
+    merged[group[row], channel] = values[row, channel]
+    return merged
+
+
+def _by_channel(frame, columns, channels):
+    found = [str(name) for name in frame[columns.channel].to_list()]
+    names = tuple(sorted(set(found))) if channels is None else tuple(channels)
+    if strangers := sorted(set(found) - set(names)):
+        raise ValueError(
+            f"channel {strangers[0]!r} was not there when the model was fitted; known are {', '.join(names)}."
+        )
+    value = _numbers(frame[columns.values[0]], columns.values[0])
+    values = np.full((len(found), len(names)), np.nan)
+    values[np.arange(len(found)), [names.index(name) for name in found]] = value
+    return names, values
+
+
+def _ids(frame, column):
+    """The ids in order and which of them each row has."""
+    if column is None:
+        return ["all"], np.zeros(len(frame), int)
+    missing = frame[column].is_null().to_numpy()
+    if missing.any():
+        raise ValueError(f"id column {column!r}, row {int(missing.argmax())}: the id is missing.")
+    found = frame[column].to_list()
+    kinds = {type(value).__name__ for value in found}
+    if len(kinds) > 1:
+        raise ValueError(
+            f"id column {column!r} mixes types ({', '.join(sorted(kinds))}): make all of them strings."
+        )
+    ids = sorted(set(found))
+    place = {value: i for i, value in enumerate(ids)}
+    return ids, np.array([place[value] for value in found])
+
+
+def _numbers(series: nw.Series, name: str) -> Float[np.ndarray, " rows"]:
+    """A column of numbers, NaN where it is null; an error names the first that is none."""
+    if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
+        stranger = next((value for value in series.to_list() if not isinstance(value, int | float)), None)
+        raise ValueError(f"column {name!r} must hold numbers; got {series.dtype}, such as {stranger!r}.")
+    values = series.cast(nw.Float64).to_numpy().astype(np.float64)
+    if np.isinf(values).any():
+        row = int(np.isinf(values).argmax())
+        raise ValueError(
+            f"column {name!r}, row {row}: {values[row]} is not allowed; leave it empty if it is missing."
+        )
+    return values
+
+
+def _parsed(series: nw.Series, name: str) -> nw.Series:
+    try:
+        return series.str.to_datetime()
+    except Exception as error:
+        raise ValueError(
+            f"time column {name!r} holds text that is no datetime, such as {series[0]!r}: convert it first."
+        ) from error
+
+
+def write_frame(columns: dict[str, Any], like: nw.DataFrame) -> Any:
+    """Columns as a native data frame of the same library as `like`."""
+    backend = like.implementation
+    made = {
+        name: column if isinstance(column, nw.Series) else nw.new_series(name, column, backend=backend)
+        for name, column in columns.items()
+    }
+    return nw.from_dict(made, backend=backend).to_native()

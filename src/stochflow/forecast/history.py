@@ -1,0 +1,129 @@
+"""What a series has done of late, as numbers that a law can read: where it was, and how much it moves."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Scalar
+
+# Memories fade by half after so many usual gaps.
+HALF_LIVES = (2.0, 8.0, 32.0, 128.0)
+# That of the size of the moves, which a law's displacements are measured in.
+SIZE_HALF_LIFE = 32.0
+# Shares of the usual size below which a size is not believed: a series that stood still will not do so for ever.
+LEAST_SIZE, LEAST_MEMORY = 0.05, 0.02
+# Readings further out than this many standard deviations count as this many: no extrapolation.
+FURTHEST = 2.5
+
+
+class Memory(NamedTuple):
+    """What is kept of a series: its last state, fading means, fading variances a unit of time, and the size's."""
+
+    x: Float[Array, " dim"]
+    means: Float[Array, "lives dim"]
+    variances: Float[Array, "lives dim"]
+    size: Float[Array, " dim"]
+
+
+class History(eqx.Module):
+    r"""Fading memories of a series at irregular times, row by row.
+
+    With the gap $\Delta$ to the row before, a memory of half-life $h$ moves by the share $1 - 2^{-\Delta/h}$ towards
+    what the row says: its state for means, $(x - x_{\text{before}})^2/(\Delta + \delta)$ for variances, where
+    $\delta$ is the usual gap, so that two readings at nearly the same time do not look like a storm.
+
+    What is read, for each channel: the distance from each mean, in units of the size; each variance over that of the
+    size; the state; and the size. They are centred and scaled as `centre` and `width` say, and cut off.
+
+    - `usual`: the mean variance, a unit of time, of all series.
+    """
+
+    usual: Float[Array, " dim"]
+    centre: Float[Array, " read"]
+    width: Float[Array, " read"]
+    gap: float = eqx.field(static=True)
+
+    @classmethod
+    def fit(cls, pieces: list[tuple[np.ndarray, np.ndarray]], gap: float) -> "History":
+        """From complete rows `(times, values)` of each series and the usual gap."""
+        moves = [np.diff(x, axis=0) ** 2 / (np.diff(t) + gap)[:, None] for t, x in pieces]
+        usual = jnp.asarray(np.maximum(np.concatenate(moves).mean(0), 1e-12), jnp.float32)
+        dim = usual.shape[0]
+        read = (2 * len(HALF_LIVES) + 2) * dim
+        plain = cls(usual, jnp.zeros(read), jnp.ones(read), float(gap))
+        seen = np.concatenate([plain.along(t, x)[:, dim:] for t, x in pieces])
+        width = np.maximum(seen.std(0), 1e-3)
+        return cls(usual, jnp.asarray(seen.mean(0)), jnp.asarray(width), float(gap))
+
+    @property
+    def dim(self) -> int:
+        return self.usual.shape[0]
+
+    @property
+    def size(self) -> int:
+        """How many numbers are read, sizes included."""
+        return self.dim + self.centre.shape[0]
+
+    def start(self, x: Float[Array, " dim"]) -> Memory:
+        """At the first row nothing is known but the row."""
+        lives = len(HALF_LIVES)
+        return Memory(x, jnp.tile(x, (lives, 1)), jnp.tile(self.usual, (lives, 1)), self.usual)
+
+    def update(self, memory: Memory, x: Float[Array, " dim"], gap: Scalar) -> Memory:
+        """One more row, `gap` after the one before."""
+        share = lambda life: 1 - 0.5 ** (gap / (life * self.gap))
+        move = jnp.square(x - memory.x) / (gap + self.gap)
+        shares = share(jnp.asarray(HALF_LIVES, x.dtype))[:, None]
+        return Memory(
+            x,
+            memory.means + shares * (x[None] - memory.means),
+            memory.variances + shares * (move[None] - memory.variances),
+            memory.size + share(SIZE_HALF_LIFE) * (move - memory.size),
+        )
+
+    def read(self, memory: Memory) -> Float[Array, " size"]:
+        """The logarithm of each channel's size, then all else."""
+        size = jnp.sqrt(memory.size + LEAST_SIZE * self.usual)
+        reach = jnp.sqrt((jnp.asarray(HALF_LIVES, size.dtype) + 1) * self.gap)
+        away = jnp.arcsinh((memory.x[None] - memory.means) / (size[None] * reach[:, None]))
+        storms = 0.5 * jnp.log((memory.variances + LEAST_MEMORY * self.usual[None]) / jnp.square(size)[None])
+        seen = jnp.concatenate([away.ravel(), storms.ravel(), memory.x, jnp.log(size)])
+        seen = jnp.clip((seen - self.centre) / self.width, -FURTHEST, FURTHEST)
+        return jnp.concatenate([jnp.log(size), seen])
+
+    def along(self, times: np.ndarray, values: np.ndarray) -> Float[np.ndarray, "rows size"]:
+        """What is read at each complete row of a series."""
+        gaps = np.diff(times, prepend=times[:1]).astype(np.float32)
+        rows = len(times)
+        padded = 1 << max(4, (rows - 1).bit_length())  # a program for each power of two serves all lengths
+        pad = lambda array: np.concatenate([array, np.repeat(array[-1:], padded - rows, axis=0)])
+        keep = np.arange(padded) < rows
+        _, seen = _scan(self, pad(np.asarray(values, np.float32)), pad(gaps), keep)
+        return np.asarray(seen)[:rows]
+
+    def last(
+        self,
+        values: Float[Array, "rows dim"],
+        gaps: Float[Array, " rows"],
+        keep: Bool[Array, " rows"],
+    ) -> Memory:
+        """The memory at the last of the rows that are kept."""
+        return _scan(self, values, gaps, keep)[0]
+
+
+@eqx.filter_jit
+def _scan(history: History, values, gaps, keep):
+    """The memory after all rows, and what is read at each. The first row must be kept."""
+
+    def step(carry, row):
+        memory, since = carry
+        x, gap, kept = row
+        since = since + gap
+        moved = history.update(memory, x, since)
+        memory = jax.tree.map(lambda new, old: jnp.where(kept, new, old), moved, memory)
+        return (memory, jnp.where(kept, 0.0, since)), history.read(memory)
+
+    (memory, _), seen = jax.lax.scan(step, (history.start(values[0]), jnp.zeros(())), (values, gaps, keep))
+    return memory, seen

@@ -1,0 +1,139 @@
+"""Time columns as numbers and back: datetimes with or without a zone, dates, durations, integers, floats."""
+
+import dataclasses
+import datetime
+import re
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from jaxtyping import Float
+
+# Seconds in each unit that a length of time may be written in.
+UNITS = {
+    "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0,
+}  # fmt: skip
+LENGTH = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)?\s*([A-Za-z]+)\s*")
+NANOSECONDS = 1e9
+
+
+@dataclasses.dataclass(frozen=True)
+class TimeAxis:
+    """How a time column is read: `kind` is datetime, date, duration, integer or float.
+
+    Datetimes, dates and durations are counted in seconds, the others as they are.
+    """
+
+    kind: str
+    resolution: str = "us"
+    zone: str | None = None
+
+    @classmethod
+    def of(cls, series: nw.Series, name: str) -> "TimeAxis":
+        dtype: Any = series.dtype
+        if dtype == nw.Date:
+            return cls("date")
+        if isinstance(dtype, nw.Datetime):
+            return cls("datetime", dtype.time_unit, dtype.time_zone)
+        if isinstance(dtype, nw.Duration):
+            return cls("duration", dtype.time_unit)
+        if dtype.is_integer():
+            return cls("integer")
+        if dtype.is_float():
+            return cls("float")
+        raise ValueError(
+            f"time column {name!r} must hold datetimes, dates, durations or numbers; {_why(series)}"
+        )
+
+    @property
+    def is_calendar(self) -> bool:
+        return self.kind in ("datetime", "date", "duration")
+
+    def read(self, series: nw.Series, name: str) -> Float[np.ndarray, " rows"]:
+        """The column as float64; an error names the first row that is empty or not finite."""
+        missing = series.is_null().to_numpy()
+        if missing.any():
+            raise ValueError(f"time column {name!r}, row {int(missing.argmax())}: the time is missing.")
+        if self.kind == "date":
+            series = series.cast(nw.Datetime("us"))
+        if self.kind in ("date", "datetime"):
+            return series.dt.timestamp("ns").to_numpy().astype(np.int64) / NANOSECONDS
+        if self.kind == "duration":
+            return series.dt.total_nanoseconds().to_numpy().astype(np.int64) / NANOSECONDS
+        values = series.to_numpy().astype(np.float64)
+        bad = ~np.isfinite(values)
+        if bad.any():
+            raise ValueError(
+                f"time column {name!r}, row {int(bad.argmax())}: {values[bad.argmax()]} is no time."
+            )
+        return values
+
+    def write(self, name: str, times: Float[np.ndarray, " rows"], backend: Any) -> nw.Series:
+        """Times as a column of the kind they were read from. Times between whole dates or integers come back finer."""
+        if self.kind in ("integer", "float"):
+            whole = self.kind == "integer" and np.array_equal(times, np.round(times))
+            return nw.new_series(name, times.astype(np.int64) if whole else times, backend=backend)
+        resolution = self.resolution if self.resolution in ("ns", "us", "ms") else "us"
+        per_second = {"ns": 1e9, "us": 1e6, "ms": 1e3}[resolution]
+        counts = np.round(times * per_second).astype(np.int64)
+        series = nw.new_series(name, counts, nw.Int64, backend=backend)
+        if self.kind == "duration":
+            return series.cast(nw.Duration(resolution))
+        column = series.cast(nw.Datetime(resolution, self.zone))
+        return column.cast(nw.Date) if self.kind == "date" and not (times % UNITS["d"]).any() else column
+
+    def length(self, value: Any, name: str) -> float:
+        """A length of time as a number: "6h", a timedelta, or a number for columns of numbers."""
+        found = self._length(value, name)
+        if not (np.isfinite(found) and found > 0):
+            raise ValueError(f"`{name}` must be a positive length of time; got {value!r}.")
+        return found
+
+    def _length(self, value: Any, name: str) -> float:
+        if isinstance(value, datetime.timedelta | np.timedelta64):
+            self._require_calendar(value, name)
+            return (
+                value.total_seconds() if hasattr(value, "total_seconds") else value / np.timedelta64(1, "s")
+            )
+        if isinstance(value, str):
+            self._require_calendar(value, name)
+            match = LENGTH.fullmatch(value)
+            unit = match and {"m": "min", "T": "min", "D": "d", "H": "h", "W": "w", "S": "s"}.get(
+                match[2], match[2]
+            )
+            if not match or unit not in UNITS:
+                raise ValueError(
+                    f"`{name}` must be written like '6h' or '7d', in {', '.join(UNITS)}; got {value!r}."
+                )
+            return float(match[1] or 1) * UNITS[unit]
+        if self.is_calendar:
+            raise ValueError(f"`{name}` must be a length of time such as '6h' or a timedelta; got {value!r}.")
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            raise ValueError(f"`{name}` must be a number, as the times are; got {value!r}.")
+        return float(value)
+
+    def _require_calendar(self, value, name):
+        if not self.is_calendar:
+            raise ValueError(f"`{name}` must be a number, as the times are; got {value!r}.")
+
+    def show(self, time: float) -> str:
+        """A time in a message."""
+        if self.kind in ("datetime", "date"):
+            moment = datetime.datetime.fromtimestamp(time, datetime.UTC)
+            return moment.strftime("%Y-%m-%d" if self.kind == "date" else "%Y-%m-%d %H:%M:%S")
+        return self.show_length(time) if self.kind == "duration" else f"{time:g}"
+
+    def show_length(self, length: float) -> str:
+        """A length of time in words that `length` reads back."""
+        if not self.is_calendar:
+            return f"{length:g}"
+        unit = next((u for u in ("w", "d", "h", "min", "s") if length >= UNITS[u]), "s")
+        return f"{length / UNITS[unit]:.3g}{unit}"
+
+
+def _why(series: nw.Series) -> str:
+    if series.dtype == nw.Object:
+        zones = {getattr(value, "tzinfo", None) for value in series.to_list() if value is not None}
+        if len(zones) > 1:
+            return "it mixes time zones: convert it to one, such as UTC, first."
+    return f"got {series.dtype}."
