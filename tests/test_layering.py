@@ -19,9 +19,9 @@ ROOMS = (
     "inference",
     "baselines",
     "metrics",
-    "forecast",
     "io",
     "plots",
+    "forecast",
     "experiments",
     "cli",
 )

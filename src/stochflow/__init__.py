@@ -8,6 +8,7 @@ from . import (
     data as data,
     flows as flows,
     inference as inference,
+    io as io,
     latent as latent,
     laws as laws,
     metrics as metrics,
@@ -18,6 +19,7 @@ from . import (
 from .data import Trajectories as Trajectories
 from .flows import BridgeFlow as BridgeFlow, StochasticFlow as StochasticFlow
 from .inference import forecast as forecast, interpolate as interpolate, rollout as rollout
+from .io import load as load_model, save as save_model
 from .latent import LatentFlow as LatentFlow, latent_flow as latent_flow
 from .laws import AbstractBridge as AbstractBridge, AbstractTransition as AbstractTransition
 from .sde import SDE as SDE
@@ -50,6 +52,8 @@ __all__ = [
     "forecast",
     "interpolate",
     "latent_flow",
+    "load_model",
     "principal_latent_flow",
     "rollout",
+    "save_model",
 ]

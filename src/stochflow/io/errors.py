@@ -1,0 +1,28 @@
+"""The one error of this room."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+AGAIN = "save the model anew, or fetch the file once more"
+# Characters of a name or value out of a file that an error repeats.
+LONGEST_QUOTE = 60
+
+
+class ModelFileError(ValueError):
+    """A model file that cannot be used, or a model that cannot be saved: which, why, and the way out."""
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike) -> Iterator[None]:
+    """Put the name of the file in front of whatever is wrong with it."""
+    try:
+        yield
+    except ModelFileError as error:
+        raise ModelFileError(f"the model file {os.fspath(path)!r} cannot be used: {error}") from None
+
+
+def quote(value: object) -> str:
+    """A value out of a file, short and printable, whatever it is."""
+    text = repr(value if not isinstance(value, str | bytes) else value[:LONGEST_QUOTE])
+    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"
