@@ -181,8 +181,8 @@ class Stranger(eqx.Module):
         (models.LAWS["deep"], {"x": np.nan}, "must be plain JSON"),
         (models.LAWS["deep"], {"x": np.zeros(3)}, "must be plain JSON"),
         (models.LAWS["deep"], {"x": 2**60}, r"beyond 2\^53"),
-        (models.LAWS["deep"], {"x": "x" * 2**20}, "bytes of manifest"),
-        (models.drawn(StochasticFlow, 2, width=1, depth=30, layers=20), {}, "at most 512 layers"),
+        (models.LAWS["deep"], {"x": "x" * 2**19}, "bytes of manifest"),
+        (models.drawn(StochasticFlow, 2, width=1, depth=30, layers=20), {}, "at most 256 layers"),
         ({"a.b": models.LAWS["deep"]}, {}, "plain names"),
     ],
 )

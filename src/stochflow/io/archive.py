@@ -34,7 +34,8 @@ from .tensors import read_tensors, write_tensors
 FORMAT = "stochflow"
 MANIFEST, WEIGHTS = "model.json", "weights.safetensors"
 RESERVED = ("format", "format_version", "stochflow", "weights", "checksum")
-MOST_MANIFEST = 2**20
+# A few thousand names of columns; half a megabyte of JSON is read and checked in a fraction of a second.
+MOST_MANIFEST = 2**19
 MOST_WEIGHTS = 2**30
 
 # The records of a zip, and what never changes in ours: version 2.0, no flags, stored, midnight of 1 January 1980.

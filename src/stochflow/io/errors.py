@@ -2,11 +2,14 @@
 
 import contextlib
 import os
+import reprlib
 from collections.abc import Iterator
 
 AGAIN = "save the model anew, or fetch the file once more"
 # Characters of a name or value out of a file that an error repeats.
 LONGEST_QUOTE = 60
+QUOTING = reprlib.Repr()
+QUOTING.maxstring = QUOTING.maxother = QUOTING.maxlong = LONGEST_QUOTE
 
 
 class ModelFileError(ValueError):
@@ -23,6 +26,6 @@ def naming(path: str | os.PathLike) -> Iterator[None]:
 
 
 def quote(value: object) -> str:
-    """A value out of a file, short and printable, whatever it is."""
-    text = repr(value if not isinstance(value, str | bytes) else value[:LONGEST_QUOTE])
+    """A value out of a file, short and printable, whatever it is; a large one is not written out first."""
+    text = QUOTING.repr(value)
     return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"

@@ -1,5 +1,6 @@
 """JSON without its loose ends: no NaN, no key twice, no huge number, no deep nest."""
 
+import itertools
 import json
 import math
 from typing import Any
@@ -10,6 +11,7 @@ from .errors import AGAIN, ModelFileError, quote
 DEEPEST = 48
 # Beyond it an integer is no size, count or version of ours.
 LARGEST_INTEGER = 2**53
+LONGEST_INTEGER = len(str(-LARGEST_INTEGER))
 
 
 def read_json(content: bytes, what: str) -> dict[str, Any]:
@@ -19,7 +21,6 @@ def read_json(content: bytes, what: str) -> dict[str, Any]:
             content.decode("utf-8"),
             object_pairs_hook=_without_twins,
             parse_int=_integer,
-            parse_float=_number,
             parse_constant=_constant,
         )
     except RecursionError:
@@ -30,7 +31,7 @@ def read_json(content: bytes, what: str) -> dict[str, Any]:
         raise ModelFileError(f"{what} is not valid JSON ({error}); {AGAIN}.") from None
     if not isinstance(found, dict):
         raise ModelFileError(f"{what} must be a JSON object; {AGAIN}.")
-    _check_depth(found, what)
+    _check_values(found, what)
     return found
 
 
@@ -42,35 +43,33 @@ def canonical_json(content: dict[str, Any]) -> bytes:
         raise ModelFileError(f"what is stored beside the weights must be plain JSON ({error}).") from None
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ModelFileError("has a key twice")
-    return found
+# Called for every object of a file, however many: hence no function of its own.
+_without_twins = lambda pairs: found if len(found := dict(pairs)) == len(pairs) else _refuse_twins()
 
 
-def _integer(text: str) -> int:
+def _refuse_twins():
+    raise ModelFileError("has a key twice")
+
+
+def _integer(text):
     # The length first: turning a million digits into an integer takes minutes.
-    if len(text) > len(str(LARGEST_INTEGER)) + 1 or abs(int(text)) > LARGEST_INTEGER:
+    if len(text) > LONGEST_INTEGER or abs(int(text)) > LARGEST_INTEGER:
         raise ModelFileError(f"has an integer beyond 2^53, {quote(text)}")
     return int(text)
 
 
-def _number(text: str) -> float:
-    if not math.isfinite(float(text)):
-        raise ModelFileError(f"has a number too large for a float, {quote(text)}")
-    return float(text)
-
-
-def _constant(text: str) -> float:
+def _constant(text):
     raise ModelFileError(f"has {text}, which is not JSON")
 
 
-def _check_depth(content: Any, what: str) -> None:
+def _check_values(content: Any, what: str) -> None:
+    """Level by level, not by recursion: the depth is what is in doubt."""
     level = [content]
     for _ in range(DEEPEST):
-        inner = [part.values() if isinstance(part, dict) else part for part in level]
-        level = [part for parts in inner for part in parts if isinstance(part, dict | list)]
+        level = list(itertools.chain.from_iterable(v.values() if isinstance(v, dict) else v for v in level))
+        if any(isinstance(value, float) and not math.isfinite(value) for value in level):
+            raise ModelFileError(f"{what} has a number too large for a float; {AGAIN}.")
+        level = [value for value in level if isinstance(value, dict | list)]
         if not level:
             return
     raise ModelFileError(f"{what} is nested too deeply; {AGAIN}.")

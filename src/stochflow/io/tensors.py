@@ -16,7 +16,7 @@ from .strict_json import read_json
 
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8"}
 LENGTH_BYTES = 8
-MOST_HEADER = 2**20
+MOST_HEADER = 2**19
 # A hundred times the arrays of a usual flow; each costs a name of a few dozen bytes in the header.
 MOST_TENSORS = 4096
 LONGEST_NAME = 256

@@ -23,7 +23,7 @@ from .registry import entry_named, entry_of
 
 DICT = "dict"
 # Layers of all networks of a model together: it takes a millisecond to find the shapes of one.
-MOST_LAYERS = 512
+MOST_LAYERS = 256
 
 
 def pack(module: Any, *, prefix: str = "") -> tuple[dict[str, Any], dict[str, np.ndarray]]:
