@@ -1,9 +1,12 @@
 """Whatever a file holds: one typed error, within a second, in little memory, and nothing built."""
 
 import hashlib
+import io
+import json
 import os
 import time
 import tracemalloc
+import zipfile
 
 import pytest
 
@@ -181,6 +184,20 @@ def test_a_path_that_is_no_model_is_refused(tmp_path):
     for path in ("/dev/zero", "nul\0inside", "", "x" * 5000):
         with pytest.raises(ModelFileError):
             load(path)
+
+
+def test_the_way_out_of_a_compressed_file_works(good, tmp_path):
+    (tmp_path / "it").write_bytes(DAMAGE["compressed"](_signed_manifest(good), good[1]))
+    with pytest.raises(ModelFileError, match="unpack the file into a folder and load that"):
+        load(tmp_path / "it")
+    with zipfile.ZipFile(tmp_path / "it") as archive:
+        archive.extractall(tmp_path / "folder")
+    assert load(tmp_path / "folder").dim == 2
+
+
+def _signed_manifest(good):
+    with zipfile.ZipFile(io.BytesIO(signed(*good))) as archive:
+        return json.loads(archive.read(MANIFEST))
 
 
 def test_what_peek_reads_is_checked_too(good, tmp_path):

@@ -27,7 +27,7 @@ import numpy as np
 
 from ..training.checkpoint import write_atomically
 from . import migrate as formats
-from .errors import AGAIN, ModelFileError, naming, quote
+from .errors import ModelFileError, naming, quote
 from .strict_json import canonical_json, read_json
 from .tensors import read_tensors, write_tensors
 
@@ -81,7 +81,7 @@ def read_archive(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.
     with naming(path):
         manifest, weights = _read_folder(path) if os.path.isdir(path) else _read_file(path)
         if hashlib.sha256(weights).hexdigest() != manifest["weights"]["sha256"]:
-            raise ModelFileError(f"its weights do not have the sha256 that its manifest names; {AGAIN}.")
+            raise ModelFileError("its weights do not have the sha256 that its manifest names")
         return formats.migrate(manifest, read_tensors(weights))
 
 
@@ -119,17 +119,17 @@ def _checksum(manifest: dict[str, Any]) -> str:
 def _read_manifest(content: bytes) -> dict[str, Any]:
     manifest = read_json(content, "its manifest")
     if manifest.get("format") != FORMAT:
-        raise ModelFileError(f"its format must be {FORMAT!r}; got {quote(manifest.get('format'))}.")
+        raise ModelFileError(f"its format must be {FORMAT!r}; got {quote(manifest.get('format'))}")
     formats.check_version(manifest.get("format_version"))  # before all that another version may change
     given = manifest.pop("checksum", None)
     if given != _checksum(manifest):
-        raise ModelFileError(f"its manifest does not have the checksum that it names; {AGAIN}.")
+        raise ModelFileError("its manifest does not have the checksum that it names")
     weights = manifest.get("weights")
     if not isinstance(weights, dict) or set(weights) != {"sha256", "size"}:
-        raise ModelFileError(f"its manifest must name the sha256 and the size of its weights; {AGAIN}.")
+        raise ModelFileError("its manifest must name the sha256 and the size of its weights")
     if type(weights["size"]) is not int or not 0 <= weights["size"] <= MOST_WEIGHTS:
         raise ModelFileError(
-            f"its weights must have at most {MOST_WEIGHTS} bytes; got {quote(weights['size'])}."
+            f"its weights must have at most {MOST_WEIGHTS} bytes; got {quote(weights['size'])}"
         )
     return manifest
 
@@ -162,7 +162,7 @@ def _whole(path: Path, most: int, size: int | None = None) -> bytes:
         found = os.fstat(file.fileno()).st_size
         if found > most or size not in (None, found):
             wanted = f"at most {most}" if size is None else f"{size}"
-            raise ModelFileError(f"{path.name} must have {wanted} bytes; it has {found}; {AGAIN}.")
+            raise ModelFileError(f"{path.name} must have {wanted} bytes; it has {found}")
         return file.read(found)
 
 
@@ -173,7 +173,7 @@ def _read_file(path: str | os.PathLike) -> tuple[dict[str, Any], bytes]:
         weights = _read_member(file, WEIGHTS, MOST_WEIGHTS, manifest["weights"]["size"])
         rest = _directory(content, weights)
         if file.read(len(rest) + 1) != rest:
-            raise ModelFileError(f"it does not end as it should: damaged, cut short or repacked; {AGAIN}.")
+            raise ModelFileError("it does not end as it should: damaged, cut short or repacked")
         return manifest, weights
 
 
@@ -186,10 +186,10 @@ def _opened(path: str | os.PathLike, flags: int = 0) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         raise ModelFileError(f"there is no {quote(os.path.basename(path))}; check the path.") from None
     except (OSError, ValueError) as error:
-        raise ModelFileError(f"{quote(os.path.basename(path))} cannot be opened ({error}).") from None
+        raise ModelFileError(f"{quote(os.path.basename(path))} cannot be opened ({error})") from None
     with file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ModelFileError(f"{quote(os.path.basename(path))} must be a regular file.")
+            raise ModelFileError(f"{quote(os.path.basename(path))} must be a regular file")
         yield file
 
 
@@ -197,19 +197,19 @@ def _read_member(file: BinaryIO, name: str, most: int, size: int | None = None) 
     """The content of the member that must come next; nothing of it is read before its size has been checked."""
     header = file.read(LOCAL.size)
     if len(header) < LOCAL.size or header[:4] != LOCAL_MARK:
-        raise ModelFileError(f"it is no stochflow model, or it is damaged at {name}; {AGAIN}.")
+        raise ModelFileError(f"it is no stochflow model, or it is damaged at {name}")
     _, _, _, method, _, _, _, packed, found, letters, _ = LOCAL.unpack(header)
     title = file.read(min(letters, 2 * len(name)))
     if title != name.encode():
-        raise ModelFileError(f"its members must be {MANIFEST} and {WEIGHTS}; got {quote(title)}.")
+        raise ModelFileError(f"its members must be {MANIFEST} and {WEIGHTS}; got {quote(title)}")
     if method != STORED or packed != found:
         raise ModelFileError(f"{name} is compressed; unpack the file into a folder and load that.")
     there = os.fstat(file.fileno()).st_size - file.tell()
     if found > min(most, there) or size not in (None, found):
-        raise ModelFileError(f"{name} has an impossible size, {found} bytes; {AGAIN}.")
+        raise ModelFileError(f"{name} has an impossible size, {found} bytes")
     content = file.read(found)
     if header + title != _local(name, content):
-        raise ModelFileError(f"{name} is damaged or repacked (its checksum or header differs); {AGAIN}.")
+        raise ModelFileError(f"{name} is damaged or repacked (its checksum or header differs)")
     return content
 
 

@@ -18,11 +18,15 @@ class ModelFileError(ValueError):
 
 @contextlib.contextmanager
 def naming(path: str | os.PathLike) -> Iterator[None]:
-    """Put the name of the file in front of whatever is wrong with it."""
+    """Put the name of the file in front of whatever is wrong with it; and the way out behind, if there is none.
+
+    An error that ends in a full stop has a way out of its own.
+    """
     try:
         yield
     except ModelFileError as error:
-        raise ModelFileError(f"the model file {os.fspath(path)!r} cannot be used: {error}") from None
+        end = "" if str(error).endswith(".") else f"; {AGAIN}."
+        raise ModelFileError(f"the model file {os.fspath(path)!r} cannot be used: {error}{end}") from None
 
 
 def quote(value: object) -> str:

@@ -4,14 +4,14 @@ import dataclasses
 import math
 from typing import Any
 
-from .errors import AGAIN, ModelFileError, quote
+from .errors import ModelFileError, quote
 
 MOST_NUMBERS = 64
 MOST_PARTS = 16
 
 
 def _refuse(name: str, wanted: str, value: Any) -> None:
-    raise ModelFileError(f"`{name}` must be {wanted}; got {quote(value)}; {AGAIN}.")
+    raise ModelFileError(f"`{name}` must be {wanted}; got {quote(value)}")
 
 
 @dataclasses.dataclass(frozen=True)

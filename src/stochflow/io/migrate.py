@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import AGAIN, ModelFileError
+from .errors import ModelFileError, quote
 
 FORMAT_VERSION = 1
 
@@ -21,9 +21,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, np.ndarray]], Content]
 def check_version(version: Any) -> int:
     """A version that this library can read."""
     if type(version) is not int or version < 1:
-        raise ModelFileError(
-            f"its `format_version` must be a positive integer; got {version!r:.60}; {AGAIN}."
-        )
+        raise ModelFileError(f"its `format_version` must be a positive integer; got {quote(version)}")
     if version > FORMAT_VERSION:
         raise ModelFileError(f"it was written by a newer stochflow (format {version}); upgrade stochflow.")
     return version
@@ -36,7 +34,7 @@ def migrate(manifest: dict[str, Any], tensors: dict[str, np.ndarray]) -> Content
             manifest, tensors = MIGRATIONS[version](dict(manifest), dict(tensors))
         except (LookupError, TypeError, ValueError) as error:
             raise ModelFileError(
-                f"format {version} could not be brought up to date ({error}); {AGAIN}."
+                f"format {version} could not be brought up to date ({quote(str(error))})"
             ) from None
         manifest["format_version"] = version + 1
     return manifest, tensors

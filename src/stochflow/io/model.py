@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from .archive import read_archive, write_archive
-from .errors import AGAIN, ModelFileError, naming, quote
+from .errors import ModelFileError, naming, quote
 from .trees import pack, unpack
 
 KIND = "model"
@@ -35,5 +35,5 @@ def load(path: str | os.PathLike) -> Any:
                 f"it must hold a model; it holds {quote(manifest.get('kind'))}; load it as that."
             )
         if "model" not in manifest:
-            raise ModelFileError(f"its manifest describes no model; {AGAIN}.")
+            raise ModelFileError("its manifest describes no model")
         return unpack(manifest["model"], tensors)

@@ -79,8 +79,8 @@ def entry_named(name: Any) -> Entry:
     """The class with that name in files."""
     if not isinstance(name, str) or name not in REGISTRY:
         raise ModelFileError(
-            f"it asks for the class {quote(name)}; known are {', '.join(sorted(REGISTRY))}. A later stochflow may "
-            "know it."
+            f"it asks for the class {quote(name)}; known are {', '.join(sorted(REGISTRY))}; upgrade stochflow "
+            "if a later one knows it."
         )
     return REGISTRY[name]
 

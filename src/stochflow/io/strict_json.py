@@ -5,7 +5,7 @@ import json
 import math
 from typing import Any
 
-from .errors import AGAIN, ModelFileError, quote
+from .errors import ModelFileError, quote
 
 # Deeper than any model nests, and far from where Python's stack ends.
 DEEPEST = 48
@@ -24,13 +24,13 @@ def read_json(content: bytes, what: str) -> dict[str, Any]:
             parse_constant=_constant,
         )
     except RecursionError:
-        raise ModelFileError(f"{what} is nested too deeply; {AGAIN}.") from None
+        raise ModelFileError(f"{what} is nested too deeply") from None
     except ModelFileError as error:
-        raise ModelFileError(f"{what} {error}; {AGAIN}.") from None
+        raise ModelFileError(f"{what} {error}") from None
     except ValueError as error:
-        raise ModelFileError(f"{what} is not valid JSON ({error}); {AGAIN}.") from None
+        raise ModelFileError(f"{what} is not valid JSON ({error})") from None
     if not isinstance(found, dict):
-        raise ModelFileError(f"{what} must be a JSON object; {AGAIN}.")
+        raise ModelFileError(f"{what} must be a JSON object")
     _check_values(found, what)
     return found
 
@@ -68,8 +68,8 @@ def _check_values(content: Any, what: str) -> None:
     for _ in range(DEEPEST):
         level = list(itertools.chain.from_iterable(v.values() if isinstance(v, dict) else v for v in level))
         if any(isinstance(value, float) and not math.isfinite(value) for value in level):
-            raise ModelFileError(f"{what} has a number too large for a float; {AGAIN}.")
+            raise ModelFileError(f"{what} has a number too large for a float")
         level = [value for value in level if isinstance(value, dict | list)]
         if not level:
             return
-    raise ModelFileError(f"{what} is nested too deeply; {AGAIN}.")
+    raise ModelFileError(f"{what} is nested too deeply")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save as save_tensors
 
-from .errors import AGAIN, ModelFileError, quote
+from .errors import ModelFileError, quote
 from .strict_json import read_json
 
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8"}
@@ -59,27 +59,25 @@ def _split(content: bytes) -> tuple[dict[str, Any], int]:
     size = int.from_bytes(content[:LENGTH_BYTES], "little")
     body = LENGTH_BYTES + size
     if size > MOST_HEADER or body > len(content):
-        raise ModelFileError(f"the header of its weights has an impossible length, {size} bytes; {AGAIN}.")
+        raise ModelFileError(f"the header of its weights has an impossible length, {size} bytes")
     return read_json(content[LENGTH_BYTES:body], "the header of its weights"), body
 
 
 def _checked(name: str, entry: Any) -> tuple[int, int]:
     """Where the array begins and ends, if its entry makes sense."""
     if not (0 < len(name) <= LONGEST_NAME and name.isprintable()):
-        raise ModelFileError(f"{quote(name)} is no name of an array; {AGAIN}.")
+        raise ModelFileError(f"{quote(name)} is no name of an array")
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise ModelFileError(f"{quote(name)} must have a dtype, a shape and offsets, and no more; {AGAIN}.")
+        raise ModelFileError(f"{quote(name)} must have a dtype, a shape and offsets, and no more")
     dtype, shape, ends = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ModelFileError(f"{quote(name)} must be one of {', '.join(DTYPES)}; got {quote(dtype)}.")
+        raise ModelFileError(f"{quote(name)} must be one of {', '.join(DTYPES)}; got {quote(dtype)}")
     if not _are_sizes(shape) or len(shape) > MOST_AXES:
-        raise ModelFileError(f"{quote(name)} has an impossible shape, {quote(shape)}; {AGAIN}.")
+        raise ModelFileError(f"{quote(name)} has an impossible shape, {quote(shape)}")
     if not _are_sizes(ends) or len(ends) != 2:
-        raise ModelFileError(f"{quote(name)} has impossible offsets, {quote(ends)}; {AGAIN}.")
+        raise ModelFileError(f"{quote(name)} has impossible offsets, {quote(ends)}")
     if ends[1] - ends[0] != math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize:
-        raise ModelFileError(
-            f"{quote(name)} has a shape that does not fit its bytes, {quote(shape)}; {AGAIN}."
-        )
+        raise ModelFileError(f"{quote(name)} has a shape that does not fit its bytes, {quote(shape)}")
     return ends[0], ends[1]
 
 
@@ -91,10 +89,10 @@ def _check_no_holes(ends: dict[str, tuple[int, int]], size: int) -> None:
     reached = 0
     for begin, end in sorted(ends.values()):
         if begin != reached:
-            raise ModelFileError(f"its weights overlap or leave a hole at byte {reached}; {AGAIN}.")
+            raise ModelFileError(f"its weights overlap or leave a hole at byte {reached}")
         reached = end
     if reached != size:
-        raise ModelFileError(f"its weights must fill {size} bytes; the header names {reached}; {AGAIN}.")
+        raise ModelFileError(f"its weights must fill {size} bytes; the header names {reached}")
 
 
 def _array(content: bytes, body: int, entry: dict[str, Any], begin: int, end: int) -> np.ndarray:

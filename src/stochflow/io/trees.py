@@ -17,7 +17,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .errors import AGAIN, ModelFileError, quote
+from .errors import ModelFileError, quote
 from .fields import MOST_PARTS, Field, Part, Parts
 from .registry import entry_named, entry_of
 
@@ -80,24 +80,24 @@ def _like(spec: Any) -> Any:
         return eqx.filter_eval_shape(lambda: _build(spec, jr.key(0)))
     except Exception as error:  # whatever a constructor has against it, the spec is wrong
         reason = " ".join(str(error).split())
-        raise ModelFileError(f"its model cannot be built ({quote(reason)}); {AGAIN}.") from None
+        raise ModelFileError(f"its model cannot be built ({quote(reason)})") from None
 
 
 def _check(spec: Any, role: type = object) -> int:
     """Check a spec and all within it, and count, from above, the layers of its networks."""
     if not isinstance(spec, dict) or set(spec) != {"class", "config"} or not isinstance(spec["config"], dict):
-        raise ModelFileError(f"a model must have a class and a config; got {quote(spec)}; {AGAIN}.")
+        raise ModelFileError(f"a model must have a class and a config; got {quote(spec)}")
     config = spec["config"]
     if spec["class"] == DICT and role is object:
         if len(config) > MOST_PARTS or not all(isinstance(n, str) and n.isidentifier() for n in config):
-            raise ModelFileError(f"a dict of models must have at most {MOST_PARTS} plain names; {AGAIN}.")
+            raise ModelFileError(f"a dict of models must have at most {MOST_PARTS} plain names")
         return sum(_check(part) for part in _inner(spec).values())
     entry = entry_named(spec["class"])
     if not issubclass(entry.cls, role):
-        raise ModelFileError(f"a {entry.cls.__name__} stands where a {role.__name__} must be; {AGAIN}.")
+        raise ModelFileError(f"a {entry.cls.__name__} stands where a {role.__name__} must be")
     if odd := sorted(set(entry.fields) ^ set(config)):
         where = "lacks" if odd[0] in entry.fields else "does not know"
-        raise ModelFileError(f"the config of {spec['class']} {where} {quote(odd[0])}; {AGAIN}.")
+        raise ModelFileError(f"the config of {spec['class']} {where} {quote(odd[0])}")
     layers = sum(_check_field(name, field, config[name]) for name, field in entry.fields.items())
     return layers + (config.get("depth", 0) + 1) * (config.get("layers", 0) + 3)
 
@@ -109,7 +109,7 @@ def _check_field(name: str, field: Field, value: Any) -> int:
             return 0 if field.optional and value is None else _check(value, field.role)
         case Parts():
             if not isinstance(value, list) or not 1 <= len(value) <= MOST_PARTS:
-                raise ModelFileError(f"`{name}` must be a list of 1 to {MOST_PARTS} parts; {AGAIN}.")
+                raise ModelFileError(f"`{name}` must be a list of 1 to {MOST_PARTS} parts")
             return sum(_check(part, field.role) for part in value)
         case _:
             field.check(name, value)
@@ -173,7 +173,7 @@ def _check_arrays(spec: dict[str, Any], like: Any, tensors: dict[str, np.ndarray
     wanted = _arrays(like)
     if odd := sorted(set(wanted) ^ set(tensors)):
         where = "missing from" if odd[0] in wanted else "no part of the model but in"
-        raise ModelFileError(f"the array {quote(odd[0])} is {where} its weights; {AGAIN}.")
+        raise ModelFileError(f"the array {quote(odd[0])} is {where} its weights")
     for name, leaf in wanted.items():
         _check_array(name, tensors[name], leaf)
     _check_positive(spec, tensors, "")
@@ -181,14 +181,10 @@ def _check_arrays(spec: dict[str, Any], like: Any, tensors: dict[str, np.ndarray
 
 def _check_array(name: str, array: np.ndarray, like: jax.ShapeDtypeStruct) -> None:
     if array.shape != like.shape:
-        raise ModelFileError(
-            f"the array {quote(name)} must have shape {like.shape}; got {array.shape}; {AGAIN}."
-        )
+        raise ModelFileError(f"the array {quote(name)} must have shape {like.shape}; got {array.shape}")
     # The precision is that of the file, whatever JAX would choose today; the kind is not.
     if array.dtype.kind != np.dtype(like.dtype).kind:
-        raise ModelFileError(
-            f"the array {quote(name)} must be of kind {like.dtype}; got {array.dtype}; {AGAIN}."
-        )
+        raise ModelFileError(f"the array {quote(name)} must be of kind {like.dtype}; got {array.dtype}")
     if array.dtype.itemsize == 8 and not jax.config.read("jax_enable_x64"):
         raise ModelFileError(
             f"the array {quote(name)} is {array.dtype}, and JAX is set to single precision; call "
@@ -202,4 +198,4 @@ def _check_positive(spec: dict[str, Any], tensors: dict[str, np.ndarray], prefix
     for name in () if spec["class"] == DICT else entry_named(spec["class"]).positive:
         array = tensors[prefix + name]
         if not ((np.diagonal(array) if array.ndim == 2 else array) > 0).all():
-            raise ModelFileError(f"the array {quote(prefix + name)} must be positive; {AGAIN}.")
+            raise ModelFileError(f"the array {quote(prefix + name)} must be positive")
