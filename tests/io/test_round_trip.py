@@ -133,6 +133,12 @@ def test_peek_reads_the_manifest_alone(tmp_path):
     assert (manifest["format"], manifest["format_version"]) == ("stochflow", 1)
 
 
+def test_what_is_stored_beside_is_what_json_makes_of_it(tmp_path):
+    odd = "\u00e9\ud800"
+    save(tmp_path / "it", models.UNITS, about={"rows": {2: (1, 2.5), 10: None}, odd: [True, -0.0, 1e-300]})
+    assert peek(tmp_path / "it")["about"] == {"rows": {"2": [1, 2.5], "10": None}, odd: [True, 0.0, 1e-300]}
+
+
 def test_a_room_of_its_own_stores_modules_beside_other_arrays(tmp_path):
     parts = {"law": models.LAWS["deep"], "bridge": None}
     spec, tensors = pack(parts, prefix="model.")

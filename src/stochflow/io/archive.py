@@ -101,7 +101,7 @@ def _signed(manifest: dict[str, Any], weights: bytes) -> bytes:
         "stochflow": _version(),
         "weights": {"sha256": hashlib.sha256(weights).hexdigest(), "size": len(weights)},
     }
-    whole = {**manifest, **facts}
+    whole = read_json(canonical_json({**manifest, **facts}), "the manifest")  # as it will be read back
     return canonical_json({**whole, "checksum": _checksum(whole)})
 
 
