@@ -90,7 +90,7 @@ def entry_of(module: Any) -> Entry:
     found = REGISTRY.get(type(module).__name__)
     if found is None or found.cls is not type(module):
         raise ModelFileError(
-            f"a {type(module).__name__} cannot be saved; known are {', '.join(sorted(REGISTRY))}."
+            f"{type(module).__name__} cannot be saved; known are {', '.join(sorted(REGISTRY))}."
         )
     return found
 

@@ -94,7 +94,7 @@ def _check(spec: Any, role: type = object) -> int:
         return sum(_check(part) for part in _inner(spec).values())
     entry = entry_named(spec["class"])
     if not issubclass(entry.cls, role):
-        raise ModelFileError(f"a {entry.cls.__name__} stands where a {role.__name__} must be")
+        raise ModelFileError(f"{entry.cls.__name__} stands where {role.__name__} must be")
     if odd := sorted(set(entry.fields) ^ set(config)):
         where = "lacks" if odd[0] in entry.fields else "does not know"
         raise ModelFileError(f"the config of {spec['class']} {where} {quote(odd[0])}")
