@@ -20,9 +20,9 @@ ROOMS = (
     "baselines",
     "metrics",
     "distillation",
-    "forecast",
     "io",
     "plots",
+    "forecast",
     "experiments",
     "cli",
 )

@@ -9,6 +9,7 @@ from . import (
     distillation as distillation,
     flows as flows,
     inference as inference,
+    io as io,
     latent as latent,
     laws as laws,
     metrics as metrics,
@@ -20,6 +21,7 @@ from .data import Trajectories as Trajectories
 from .distillation import DistillConfig as DistillConfig, Distilled as Distilled, distill as distill
 from .flows import BridgeFlow as BridgeFlow, StochasticFlow as StochasticFlow
 from .inference import forecast as forecast, interpolate as interpolate, rollout as rollout
+from .io import load as load_model, save as save_model
 from .latent import LatentFlow as LatentFlow, latent_flow as latent_flow
 from .laws import AbstractBridge as AbstractBridge, AbstractTransition as AbstractTransition
 from .sde import SDE as SDE
@@ -55,6 +57,8 @@ __all__ = [
     "forecast",
     "interpolate",
     "latent_flow",
+    "load_model",
     "principal_latent_flow",
     "rollout",
+    "save_model",
 ]

@@ -6,7 +6,14 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from stochflow.flows import AffineCoupling, BridgeFlow, SplineCoupling, StochasticFlow
+from stochflow.flows import (
+    AffineCoupling,
+    BridgeFlow,
+    Correction,
+    LocalFlow,
+    SplineCoupling,
+    StochasticFlow,
+)
 
 COND = 3
 
@@ -37,6 +44,18 @@ def _model(cls, dim, **kwargs):
     return lambda key: shaken(cls(dim, width=8, key=key, **kwargs), key)
 
 
+def _local(dim, corrected=False):
+    def make(key):
+        flow = StochasticFlow(dim, cond_dim=2, layers=0, coupling="spline", tails=True, width=8, key=key)
+        if not corrected:
+            return LocalFlow(shaken(flow, key))
+        factors = [jnp.array([[0.5] * dim, [1.5] * dim])] * 3
+        correction = Correction(jnp.log(jnp.array([0.1, 1.0])), *factors, jnp.ones(dim), 0.3 * jnp.ones(dim))
+        return LocalFlow(shaken(flow, key), correction)
+
+    return make
+
+
 FLOWS = {
     "1 dim": _model(StochasticFlow, 1),
     "3 dims, linear clock": _model(StochasticFlow, 3, clock="linear"),
@@ -48,6 +67,9 @@ FLOWS = {
     "2 dims, periods": _model(StochasticFlow, 2, periods=(0.7, 3.0)),
     "3 dims, correlated, tails": _model(StochasticFlow, 3, correlated=True, tails=True),
     "2 dims, correlated, spline": _model(StochasticFlow, 2, correlated=True, coupling="spline", bins=4),
+    "2 dims, scales, linear": _model(StochasticFlow, 2, scales=(0.1, 1.0), depth=0, layers=0),
+    "1 dim, local": _local(1),
+    "2 dims, local, corrected": _local(2, corrected=True),
     "1 dim, spline": _model(StochasticFlow, 1, coupling="spline"),
     "3 dims, spline, not autonomous, covariates": _model(
         StochasticFlow, 3, coupling="spline", autonomous=False, cond_dim=2

@@ -39,6 +39,21 @@ def fit_ornstein_uhlenbeck(times: Series, values: Series) -> OrnsteinUhlenbeck:
     return OrnsteinUhlenbeck(rate, mean, std)
 
 
+def log_likelihood(
+    law: BrownianMotion | OrnsteinUhlenbeck, times: Series, values: Series
+) -> Float[np.ndarray, " dim"]:
+    """The log-likelihood of each channel of a simple law, each row given the one before."""
+    before, after, gaps = _steps(times, values)
+    if isinstance(law, BrownianMotion):
+        mean, std = before, np.diagonal(np.asarray(law.scale_tril, np.float64)) * np.sqrt(gaps)[:, None]
+    else:
+        rate, level, noise = (np.asarray(each, np.float64) for each in (law.rate, law.mean, law.std))
+        faded = rate * gaps[:, None]
+        mean = level + np.exp(-faded) * (before - level)
+        std = noise * np.sqrt(-np.expm1(-2 * faded) / (2 * rate))
+    return (-0.5 * ((after - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)).sum(axis=0)
+
+
 def _fit_channel(before, after, gaps, usual):
     value = lambda log_rate: _profile(before, after, gaps, np.exp(log_rate))[0]
     grid = np.linspace(np.log(SLOWEST / usual), np.log(FASTEST / usual), TRIED)

@@ -4,3 +4,6 @@ Here frames become series and series frames, what a series has done becomes numb
 learnt, checked on held-out rows and put to use, with the manners of scikit-learn. How laws are built and trained is the
 business of the rooms before; what is drawn and how files are checked that of `plots` and `io`.
 """
+
+from .forecaster import Forecaster as Forecaster, NotFittedError as NotFittedError
+from .learn import LearnConfig as LearnConfig

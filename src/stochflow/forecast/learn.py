@@ -8,14 +8,14 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..baselines import fit_ornstein_uhlenbeck
-from ..data import Trajectories
+from ..baselines import fit_ornstein_uhlenbeck, fit_persistence, log_likelihood
+from ..data import PairSampler, Trajectories
 from ..flows import Correction, LocalFlow, StochasticFlow
 from ..flows.local import KNOTS
 from ..laws import OrnsteinUhlenbeck
-from ..training import FitConfig, fit
+from ..training import Problem, RunConfig, train
 
 # As shares of the horizon, at which the law may change its ways.
 SCALES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -23,8 +23,11 @@ SCALES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 PAIRS, DRAWS = 768, 64
 # A pair stands for a gap if its own is within this share of it.
 NEAR = 0.3
-# Shares of the drift that are the flow's, and an Ornstein–Uhlenbeck process's; what is left is the last value's.
-SHARES = [(a / 4, b / 4) for a in range(5) for b in range(5 - a)]
+# Shares of the drift that are the flow's; the rest is that of the simple law.
+SHARES = np.linspace(0.0, 1.0, 9)
+# Twice the log-likelihood that a return to a mean must gain over none before it is believed: the 1 % point of the
+# likelihood ratio of a unit root with an unknown mean lies there (Dickey and Fuller, 1981).
+RETURN_EVIDENCE = 12.9
 SPREADS = np.geomspace(0.5, 3.0, 37)
 LEVEL = 0.9
 # A priori the flow's drift is believed only where the data holds many times this many stretches of the gap.
@@ -49,111 +52,168 @@ class LearnConfig:
     none)."""
 
     steps: int = 3000
-    batch_size: int = 256
+    batch_size: int = 384
     learning_rate: float = 1e-2
     weight_decay: float = 1.0
     width: int = 32
     depth: int = 0
     folds: int = 3
 
-    def fit_config(self) -> FitConfig:
-        return FitConfig(
+    def run_config(self) -> RunConfig:
+        return RunConfig(
             steps=self.steps,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             optimiser="adamw",
-            pairs="log",
-            horizon=1.0,
-            standardise=False,
             warmup_steps=min(200, self.steps // 4),
             ema=0.99,
             log_every=self.steps,
         )
 
 
+class Check(NamedTuple):
+    """What held-out rows say of a gap: how many pairs there were and, for each channel, the share of them within the
+    central 90 % and the CRPS over that of the best of the last value and an Ornstein–Uhlenbeck process's mean, with
+    the same spread."""
+
+    gap: float
+    pairs: int
+    coverage: list[float]
+    relative_crps: list[float]
+
+
 def learn(
     pieces: list[Piece], ahead: int, config: LearnConfig, *, progress: bool | None, key: PRNGKeyArray
-) -> LocalFlow:
-    """A law of displacements up to a gap of one; its drift and spread corrected by what was held out."""
-    fold_key, last_key = jr.split(key)
-    correction = None
-    if config.folds:
-        correction = _cross_correction(pieces, ahead, config, progress, fold_key)
-    law = _fit(pieces, ahead, config, progress, last_key)
-    return law if correction is None else LocalFlow(law.law, correction)
+) -> tuple[LocalFlow, list[Check]]:
+    """A law of displacements up to a gap of one; its drift and spread corrected by what was held out.
 
-
-def _fit(pieces, ahead, config, progress, key) -> LocalFlow:
-    dim = pieces[0].values.shape[1]
-    flow_key, fit_key = jr.split(key)
-    flow = StochasticFlow(
-        dim,
-        cond_dim=pieces[0].u.shape[1] - dim,
-        width=config.width,
-        depth=config.depth,
-        layers=0,
-        clock="saturating",
-        coupling="spline",
-        correlated=dim > 1,
-        tails=True,
-        scales=SCALES,
-        key=flow_key,
-    )
-    data = Trajectories.from_series(
-        [p.times for p in pieces], [p.values for p in pieces], u=[p.u for p in pieces]
-    )
-    data = dataclasses.replace(data, ahead=ahead)
-    result = fit(LocalFlow(flow), data, config=config.fit_config(), progress=progress, key=fit_key)
-    law = result.flow.law
-    assert isinstance(law, LocalFlow)
-    return law
-
-
-def _cross_correction(pieces, ahead, config, progress, key) -> Correction | None:
-    """Fit without each part in turn, and set the correction by the parts that were left out."""
+    The law of all rows and, for each fold, one that sees none of its rows are trained side by side in one program.
+    """
+    fit_key, draw_key = jr.split(key)
+    blocks = _blocks(pieces, config.folds)
+    *folds, law = _fit_side_by_side(pieces, blocks, ahead, config, progress, fit_key)
+    if not folds:
+        return law, []
     gaps = np.geomspace(_usual_gap(pieces), 1.0, KNOTS)
     found = [[] for _ in gaps]
-    for i, (kept, held) in enumerate(_folds(pieces, config.folds)):
-        if not kept or not any(len(piece.times) > 1 for piece in held):
-            continue
-        fit_key, draw_key = jr.split(jr.fold_in(key, i))
-        law, back = _fit(kept, ahead, config, progress, fit_key), _back(kept)
+    for i, fold in enumerate(folds):
+        chosen = [block == i for block in blocks]
+        held = [_rows(piece, rows) for piece, rows in zip(pieces, chosen, strict=True) if rows.any()]
+        rest = [_rows(piece, ~rows) for piece, rows in zip(pieces, chosen, strict=True) if (~rows).sum() > 1]
+        back = _back(rest or pieces)
         for number, gap in enumerate(gaps):
             pairs = _held_pairs(held, gap, ahead)
             if len(pairs.gaps):
-                found[number].append(_forecasts(law, back, pairs, jr.fold_in(draw_key, number)))
+                key = jr.fold_in(jr.fold_in(draw_key, i), number)
+                found[number].append(_forecasts(fold, back, pairs, key))
     span = sum(np.ptp(piece.times) for piece in pieces)
-    return _set_correction(gaps, found, span, _back(pieces))
+    correction, checks = _set_correction(gaps, found, span, _back(pieces))
+    return (law if correction is None else LocalFlow(law.law, correction)), checks
+
+
+def _rows(piece, chosen):
+    return Piece(*(array[chosen] for array in piece))
 
 
 def _back(pieces) -> OrnsteinUhlenbeck:
-    return fit_ornstein_uhlenbeck([p.times for p in pieces], [p.values for p in pieces])
+    """The simple law: Ornstein–Uhlenbeck for channels that return to a mean beyond doubt, and the last value for
+    others."""
+    times, values = [p.times for p in pieces], [p.values for p in pieces]
+    law = fit_ornstein_uhlenbeck(times, values)
+    gained = 2 * (
+        log_likelihood(law, times, values) - log_likelihood(fit_persistence(times, values), times, values)
+    )
+    rate = np.where(gained > RETURN_EVIDENCE, np.asarray(law.rate), 0.0)
+    return OrnsteinUhlenbeck(rate, law.mean, law.std)
+
+
+def _blocks(pieces, number) -> list[np.ndarray]:
+    """The fold of each row: whole series if there are many, else a stretch of each."""
+    if number and len(pieces) >= MANY_SERIES:
+        return [np.full(len(piece.times), i % number) for i, piece in enumerate(pieces)]
+    return [np.arange(len(piece.times)) * number // max(1, len(piece.times)) for piece in pieces]
+
+
+class _SideBySide(eqx.Module):
+    """Several laws of one shape. Matrices are stacked; vectors are kept apart, as weight decay is for matrices only."""
+
+    params: list[Array | tuple[Array, ...]]
+
+    @classmethod
+    def of(cls, laws: list[LocalFlow]) -> "_SideBySide":
+        leaves = [jax.tree.leaves(eqx.filter(law, eqx.is_inexact_array)) for law in laws]
+        return cls([jnp.stack(each) if each[0].ndim > 1 else each for each in zip(*leaves, strict=True)])
+
+    def stacked(self, like: LocalFlow) -> LocalFlow:
+        params, static = eqx.partition(like, eqx.is_inexact_array)
+        leaves = [jnp.stack(each) if isinstance(each, tuple) else each for each in self.params]
+        return eqx.combine(jax.tree.unflatten(jax.tree.structure(params), leaves), static)
+
+
+def _fit_side_by_side(pieces, blocks, ahead, config, progress, key) -> list[LocalFlow]:
+    """A law without each fold, and last the law of all rows."""
+    dim = pieces[0].values.shape[1]
+    flow_key, fit_key = jr.split(key)
+    make = lambda key: LocalFlow(
+        StochasticFlow(
+            dim,
+            cond_dim=pieces[0].u.shape[1] - dim,
+            width=config.width,
+            depth=config.depth,
+            layers=0,
+            clock="saturating",
+            coupling="spline",
+            correlated=dim > 1,
+            tails=True,
+            scales=SCALES,
+            key=key,
+        )
+    )
+    laws = [make(flow_key) for _ in range(config.folds + 1)]
+    like = laws[0]
+    data = Trajectories.from_series(
+        [p.times for p in pieces],
+        [p.values for p in pieces],
+        u=[_with_block(p.u, block, ahead) for p, block in zip(pieces, blocks, strict=True)],
+    )
+    sampler = PairSampler(dataclasses.replace(data, ahead=ahead + 1), horizon=1.0, scheme="log")
+    run = config.run_config()
+    problem = Problem(loss=_make_loss(like, config.folds, ahead, run.batch_size), data=sampler)
+    trained = train(_SideBySide.of(laws), problem, run, key=fit_key, progress=progress)
+    stacked = trained.model.stacked(like)
+    pick = lambda i: jax.tree.map(lambda leaf: leaf[i] if eqx.is_inexact_array(leaf) else leaf, stacked)
+    return [pick(i) for i in range(config.folds + 1)]
+
+
+def _with_block(u, block, ahead):
+    """The fold of a row among its covariates, twice: one is read at the start of a pair, one at its end."""
+    known, later = u[:, : u.shape[1] - ahead], u[:, u.shape[1] - ahead :]
+    return np.concatenate([known, block[:, None], later, block[:, None]], axis=1)
+
+
+def _make_loss(like, folds, ahead, batch_size):
+    def loss(model, sampler, step, key):
+        del step
+        pairs = sampler.draw(batch_size, key=key)
+        width = pairs.u.shape[1]
+        first, last = pairs.u[:, width - ahead - 2], pairs.u[:, width - 1]
+        u = jnp.concatenate(
+            [pairs.u[:, : width - ahead - 2], pairs.u[:, width - ahead - 1 : width - 1]], axis=1
+        )
+        # A pair is held out from a law if it begins in, ends in or spans the law's fold; the last law has none.
+        mine = jnp.arange(folds + 1)[:, None]
+        use = ((mine < first[None]) | (mine > last[None])).astype(u.dtype)
+        each = lambda law: jax.vmap(law.log_prob)(pairs.x_t, pairs.x_s, pairs.s, pairs.t, u)
+        log_prob = eqx.filter_vmap(each)(model.stacked(like))
+        nll = -(use * log_prob).sum(axis=1) / jnp.maximum(use.sum(axis=1), 1.0)
+        return nll.sum(), {"nll": nll[-1]}
+
+    return loss
 
 
 def _usual_gap(pieces) -> float:
     return float(np.median(np.concatenate([np.diff(piece.times) for piece in pieces])))
-
-
-def _folds(pieces, number):
-    """(kept, held out) each time: whole series if there are many, else a stretch of time of each."""
-    if len(pieces) >= MANY_SERIES:
-        for i in range(number):
-            held = [piece for j, piece in enumerate(pieces) if j % number == i]
-            yield [piece for j, piece in enumerate(pieces) if j % number != i], held
-        return
-    for i in range(number):
-        kept, held = [], []
-        for piece in pieces:
-            rows = len(piece.times)
-            low, high = i * rows // number, (i + 1) * rows // number
-            held.append(_cut(piece, low, high))
-            kept += [part for part in (_cut(piece, 0, low), _cut(piece, high, rows)) if len(part.times) > 1]
-        yield kept, held
-
-
-def _cut(piece, low, high):
-    return Piece(*(array[low:high] for array in piece))
 
 
 class _HeldPairs(NamedTuple):
@@ -214,34 +274,46 @@ def _drift_and_noise(law, gaps, u, keys):
     return jax.vmap(one)(gaps, u, keys)
 
 
-def _set_correction(gaps, found, span, back) -> Correction | None:
-    rows, set_at = [], []
+def _set_correction(gaps, found, span, back) -> tuple[Correction | None, list[Check]]:
+    rows, set_at, checks = [], [], []
     for gap, parts in zip(gaps, found, strict=True):
         joined = _Forecasts(*(np.concatenate(each) for each in zip(*parts, strict=True))) if parts else None
         if joined is None or len(joined.y) < FEWEST_PAIRS:
             continue
         # Pairs that overlap say the same thing again: only so many stand on their own.
         apart = min(len(joined.y), max(2.0, span / gap))
-        rows.append([_best(*(a[..., i] for a in joined), apart) for i in range(joined.y.shape[1])])
+        channels = [[a[..., i] for a in joined] for i in range(joined.y.shape[1])]
+        rows.append([_best(*channel, apart) for channel in channels])
         set_at.append(np.log(gap))
+        said = [_check(*channel, *row) for channel, row in zip(channels, rows[-1], strict=True)]
+        checks.append(Check(float(gap), len(joined.y), *map(list, zip(*said, strict=True))))
     if not set_at:
-        return None
+        return None, []
     trust, pull, spread = np.moveaxis(np.array(rows), -1, 0)
     as_array = lambda array: jnp.asarray(array, jnp.float32)
-    return Correction(
+    correction = Correction(
         *map(as_array, (set_at, trust, pull, spread)), rate=as_array(back.rate), level=as_array(back.mean)
     )
+    return correction, checks
+
+
+def _check(y, drift, back, around, trust, pull, spread) -> tuple[float, float]:
+    """Coverage, and CRPS relative to the better of two simple means."""
+    rest = y - trust * drift - pull * back
+    at = lambda rest: _scores(rest, around).mean(axis=1)
+    ours = np.interp(spread, SPREADS, at(rest))
+    return float(_coverage(rest, spread * around)), float(ours / min(at(y).min(), at(y - back).min()))
 
 
 def _best(y, drift, back, around, apart) -> tuple[float, float, float]:
     """Trust, pull and spread: the mean of all shares of the drift, each as far as it cannot be told from the best."""
-    scores = [_scores(y - a * drift - b * back, around) for a, b in SHARES]  # of each: spread, pair
+    scores = [_scores(y - a * drift - (1 - a) * back, around) for a in SHARES]  # of each: spread, pair
     each = np.stack([score[score.mean(axis=1).argmin()] for score in scores])
     worse = each - each[each.mean(axis=1).argmin()]
     error = np.maximum(worse.std(axis=1), 1e-12) / np.sqrt(apart)
-    doubt = DOUBT / apart * np.array(SHARES)[:, 0]
-    weights = np.exp(-0.5 * (worse.mean(axis=1) / error) ** 2 - doubt)
-    trust, pull = weights @ np.array(SHARES) / weights.sum()
+    weights = np.exp(-0.5 * (worse.mean(axis=1) / error) ** 2 - DOUBT / apart * SHARES)
+    trust = weights @ SHARES / weights.sum()
+    pull = 1 - trust
     rest = y - trust * drift - pull * back
     sharpest = SPREADS[_scores(rest, around).mean(axis=1).argmin()]
     covered = np.array([_coverage(rest, spread * around) for spread in SPREADS])

@@ -137,3 +137,40 @@ def _why(series: nw.Series) -> str:
         if len(zones) > 1:
             return "it mixes time zones: convert it to one, such as UTC, first."
     return f"got {series.dtype}."
+
+
+def read_times(times: Any, axis: TimeAxis) -> np.ndarray:
+    """Times that were asked for: a column of a frame, or a list of what the axis holds."""
+    try:
+        series = nw.from_native(times, series_only=True)
+    except TypeError:
+        series = _as_series(times)
+    if len(series) == 0:
+        raise ValueError("`times` must hold at least one time; got none.")
+    if series.dtype == nw.String:
+        series = series.str.to_datetime()
+    found = TimeAxis.of(series, "times")
+    numbers = ("integer", "float")
+    if found.kind != axis.kind and not (found.kind in numbers and axis.kind in numbers):
+        calendar = ("date", "datetime")
+        if not (found.kind in calendar and axis.kind in calendar):
+            raise ValueError(f"`times` must be {axis.kind}s, as the model was fitted on; got {found.kind}s.")
+    return found.read(series, "times")
+
+
+def _as_series(times: Any) -> nw.Series:
+    array = np.atleast_1d(np.asarray(times))
+    backend = _a_backend()
+    if array.dtype == object or array.dtype.kind in "US":
+        return nw.new_series("times", list(times) if not isinstance(times, str) else [times], backend=backend)
+    return nw.new_series("times", array, backend=backend)
+
+
+def _a_backend() -> str:
+    for name in ("pandas", "polars", "pyarrow"):
+        try:
+            __import__(name)
+        except ModuleNotFoundError:
+            continue
+        return name
+    raise ImportError("times in a list need pandas or polars: install one of them.")

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -28,15 +28,16 @@ class CheckpointError(ValueError):
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write beside `path`, flush to disk, rename: a reader sees the old file or the new one, never half."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    # Not `mkstemp`: nobody else may read its files, whatever the user's mask says.
+    name = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(name, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         raise
 
 

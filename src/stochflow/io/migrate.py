@@ -1,0 +1,40 @@
+"""From the formats of earlier versions to the present one.
+
+A format never changes without a new number, and a number never changes its meaning. When the number goes up, add the
+function that turns the last format into the new one, and keep a small file of the last one with the tests.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .errors import ModelFileError, quote
+
+FORMAT_VERSION = 1
+
+Content = tuple[dict[str, Any], dict[str, np.ndarray]]
+# From which version, and how to get to the next: `(manifest, tensors)` in and out, without their checksums.
+MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, np.ndarray]], Content]] = {}
+
+
+def check_version(version: Any) -> int:
+    """A version that this library can read."""
+    if type(version) is not int or version < 1:
+        raise ModelFileError(f"its `format_version` must be a positive integer; got {quote(version)}")
+    if version > FORMAT_VERSION:
+        raise ModelFileError(f"it was written by a newer stochflow (format {version}); upgrade stochflow.")
+    return version
+
+
+def migrate(manifest: dict[str, Any], tensors: dict[str, np.ndarray]) -> Content:
+    """Bring what was read to the present format, one version at a time."""
+    for version in range(check_version(manifest["format_version"]), FORMAT_VERSION):
+        try:
+            manifest, tensors = MIGRATIONS[version](dict(manifest), dict(tensors))
+        except (LookupError, TypeError, ValueError) as error:
+            raise ModelFileError(
+                f"format {version} could not be brought up to date ({quote(str(error))})"
+            ) from None
+        manifest["format_version"] = version + 1
+    return manifest, tensors
