@@ -39,5 +39,5 @@ clean: ## remove what was built; the environment and runs/ are kept
 
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable ".[plots,diffrax,dev,docs]" --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable ".[plots,diffrax,frames,dev,docs]" --constraint constraints.txt
 	touch $@

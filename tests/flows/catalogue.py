@@ -48,10 +48,10 @@ def _local(dim, corrected=False):
     def make(key):
         flow = StochasticFlow(dim, cond_dim=2, layers=0, coupling="spline", tails=True, width=8, key=key)
         if not corrected:
-            return LocalFlow(shaken(flow, key))
+            return LocalFlow(shaken(flow, key), 0.3 * jnp.ones(dim))
         factors = [jnp.array([[0.5] * dim, [1.5] * dim])] * 3
         correction = Correction(jnp.log(jnp.array([0.1, 1.0])), *factors, jnp.ones(dim), 0.3 * jnp.ones(dim))
-        return LocalFlow(shaken(flow, key), correction)
+        return LocalFlow(shaken(flow, key), 2 * jnp.ones(dim), half_life=0.5, correction=correction)
 
     return make
 

@@ -121,8 +121,8 @@ ALL = {
     "units": UNITS,
     "support": Support(["real", "positive"], [1.0, 3.0]),
     "correction": CORRECTION,
-    "local": LocalFlow(LOCAL),
-    "local, corrected": LocalFlow(LOCAL, CORRECTION),
+    "local": LocalFlow(LOCAL, jnp.ones(DIM)),
+    "local, corrected": LocalFlow(LOCAL, jnp.ones(DIM), correction=CORRECTION),
     "observed": OBSERVED,
 }
 

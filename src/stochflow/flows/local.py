@@ -1,10 +1,15 @@
 """A flow in the units of the moment: displacements from where a series is, over how much it moves just now."""
 
+import math
+
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Scalar
+from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from ..laws import AbstractTransition, hold_log_prob, hold_sample, time_gap
+from ..laws.checks import as_positive
+from ..laws.ornstein_uhlenbeck import relative_expm1
 from .flow import Prepared, StochasticFlow
 from .stack import Base
 
@@ -39,25 +44,43 @@ class Correction(eqx.Module):
 
 
 class LocalFlow(AbstractTransition):
-    r"""The law of $x_t = x_s + \sigma\,y$ with $\sigma$ the size of the series' moves just now and $y$ from a flow.
+    r"""The law of $x_t = x_s + \sigma_{\Delta t}\,y$ with $\sigma_0$ the size of moves just now and $y$ from a flow.
 
-    The first `dim` covariates are $\log\sigma$, and the flow sees the others. So the law moves with its start and
+    The first `dim` covariates are $\log\sigma_0$, and the flow sees the others. So the law moves with its start and
     scales with its moves: a level or a volatility that was never seen before is no new situation. Where the level does
-    matter, it comes in as a covariate.
+    matter, it comes in as a covariate. Sizes return to the usual one, at a rate $\lambda$ that is learnt; over a gap
+    the variance is the mean of what it is on the way,
 
-    $$\log p(x_t \mid x_s) = \log p_y\!\left(\frac{x_t - x_s}{\sigma}\right) - \sum_i \log\sigma_i$$
+    $$\sigma_{\Delta t}^2 = \bar\sigma^2
+      + (\sigma_0^2 - \bar\sigma^2)\,\frac{1 - e^{-\lambda\Delta t}}{\lambda\Delta t}, \qquad
+      \log p(x_t \mid x_s) = \log p_y\!\left(\frac{x_t - x_s}{\sigma_{\Delta t}}\right)
+      - \sum_i \log\sigma_{\Delta t, i}$$
 
-    A [`Correction`][stochflow.flows.local.Correction] scales the flow's drift and spread, gap by gap; there is none
-    while the flow is trained.
+    - `usual`: $\bar\sigma^2$, a variance a unit of time. Not trained.
+    - `half_life`: of the way back to it, at first.
+    - `correction`: scales the flow's drift and spread, gap by gap; there is none while the flow is trained.
     """
 
     law: StochasticFlow
+    usual: Float[Array, " dim"]
+    log_rate: Float[Array, " dim"]
     correction: Correction | None
 
-    def __init__(self, law: StochasticFlow, correction: Correction | None = None):
+    def __init__(
+        self,
+        law: StochasticFlow,
+        usual: ArrayLike,
+        *,
+        half_life: float = 1.0,
+        correction: Correction | None = None,
+    ):
         if law.stack.layers:
             raise ValueError(f"`law` must have no couplings after its Gaussian; got {len(law.stack.layers)}.")
+        if not half_life > 0:
+            raise ValueError(f"`half_life` must be positive; got {half_life}.")
         self.law = law
+        self.usual = as_positive("usual", usual, law.dim)
+        self.log_rate = jnp.full(law.dim, math.log(math.log(2.0) / half_life), self.usual.dtype)
         self.correction = correction
 
     @property
@@ -67,6 +90,16 @@ class LocalFlow(AbstractTransition):
     @property
     def cond_dim(self) -> int:
         return self.dim + self.law.cond_dim
+
+    def corrected(self, correction: Correction | None) -> "LocalFlow":
+        """The same law with another correction."""
+        return eqx.tree_at(lambda flow: flow.correction, self, correction, is_leaf=lambda leaf: leaf is None)
+
+    def log_size(self, log_size: Float[Array, " dim"], dt: Scalar) -> Float[Array, " dim"]:
+        r"""$\log\sigma_{\Delta t}$ from $\log\sigma_0$."""
+        usual = jax.lax.stop_gradient(self.usual).astype(log_size.dtype)
+        share = relative_expm1(-jnp.exp(self.log_rate).astype(log_size.dtype) * dt)
+        return 0.5 * jnp.log(usual + (jnp.exp(2 * log_size) - usual) * share)
 
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         log_size, prepared = self._prepare(x_s, s, t, u)
@@ -87,10 +120,17 @@ class LocalFlow(AbstractTransition):
         if u is None or jnp.shape(u) != (self.cond_dim,):
             got = "none" if u is None else f"shape {jnp.shape(u)}"
             raise ValueError(f"`u` must have shape ({self.cond_dim},): sizes, then covariates; got {got}.")
-        log_size, seen = u[: self.dim], u[self.dim :]
-        prepared = self.law.prepare(jnp.zeros_like(x_s), s, t, seen if self.law.cond_dim else None)
-        if self.correction is None:
-            return log_size, prepared
         dt = jnp.asarray(time_gap(s, t), x_s.dtype)
-        base = self.correction.apply(prepared.base, x_s, jnp.exp(log_size), dt)
-        return log_size, prepared._replace(base=base)
+        log_size = self.log_size(u[: self.dim], dt)
+        seen = u[self.dim :] if self.law.cond_dim else None
+        prepared = self.law.prepare(jnp.zeros_like(x_s), s, t, seen)
+        base = prepared.base
+        if self.correction is not None:
+            base = self.correction.apply(base, x_s, jnp.exp(log_size), dt)
+        return log_size, prepared._replace(base=self.centred(base))
+
+    def centred(self, base: Base) -> Base:
+        """The base such that noise of zero goes to what was its mean: splines shape the noise and move it nowhere. So
+        the mean is a median, and can be believed or not."""
+        at_zero, _ = self.law.stack.forward(jnp.zeros_like(base.mean), base)
+        return base._replace(mean=2 * base.mean - at_zero)

@@ -192,8 +192,9 @@ def _memories(history: History, rows) -> Memory:
         for first in range(0, len(group), 256):
             part = group[first : first + 256]
             padded = (part + [part[-1]] * 256)[: 1 << (len(part) - 1).bit_length()]
-            arrays = [_padded(*rows[i], length) for i in padded]
-            memory = _last(history, *(np.stack(each) for each in zip(*arrays, strict=True)))
+            arrays = [_padded(rows[i][0], rows[i][1], length) for i in padded]
+            values, gaps, keep = (np.stack(each) for each in zip(*arrays, strict=True))
+            memory = _last(history, values, gaps, keep)
             memory = jax.tree.map(np.asarray, memory)
             for place, i in enumerate(part):
                 found[i] = jax.tree.map(lambda leaf, place=place: leaf[place], memory)
@@ -299,7 +300,7 @@ def fit_direct(
     gap = float(np.median(np.concatenate([np.diff(t) for t, _, _ in pieces])))
     history = History.fit([(t, z) for t, z, _ in pieces], gap)
     read = [Piece(t, z, np.concatenate([history.along(t, z), u], axis=1)) for t, z, u in pieces]
-    law, checks = learn(read, shell.ahead, plan.learning, progress=progress, key=key)
+    law, checks = learn(read, history.usual, shell.ahead, plan.learning, progress=progress, key=key)
     checks = [check._replace(gap=check.gap * horizon) for check in checks]
     return DirectModel(law, history, units, shell.ahead, own_scale), checks
 

@@ -5,43 +5,32 @@ import inspect
 import os
 import time as clock
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import jax.random as jr
 import narwhals as nw
 import numpy as np
 
+from .backtest import backtest
 from .direct import DirectModel, DirectPlan, Past, fit_direct, make_support
+from .evaluate import Fitted, draw_origins, impute_series, score_rows
 from .frames import Columns, Panel, as_frame, find_columns, read_panel
 from .latent import LatentModel, fit_latent_model
 from .learn import Check, LearnConfig
-from .outputs import model_card, sample_frame, summary_frame
-from .times import TimeAxis, read_times
+from .outputs import between_frame, filled_frame, model_card, sample_frame, score_frame, summary_frame
+from .requests import forecast_times, known_ahead
+from .times import read_times
 
 KINDS = ("auto", "flow", "latent")
 SCALINGS = ("auto", "global", "series")
 # Above this share of rows with a channel missing, a law of complete rows would throw too much away.
 INCOMPLETE = 0.2
-# Forecasts at one time must not be so many that a slip of the pen fills the memory.
-MOST_TIMES = 100_000
 # Draws behind a quantile that was asked for without a number of samples.
 DRAWS = 400
 
 
 class NotFittedError(ValueError, AttributeError):
     """Something was asked of a forecaster that has not been fitted."""
-
-
-class Fitted(NamedTuple):
-    """All that a fitted forecaster knows."""
-
-    columns: Columns
-    axis: TimeAxis
-    names: tuple[str, ...]
-    model: DirectModel | LatentModel
-    gap: float
-    card: dict[str, Any]
-    frame: str
 
 
 class Forecaster:
@@ -152,13 +141,16 @@ class Forecaster:
         - `channel`: for rows of one channel each, the column that says which; `values` is then one column.
         - `static`, `past`, `future`: covariates: one number a series; known when a forecast is made; known ahead.
         """
-        self._check_params()
-        begin = clock.monotonic()
         frame = as_frame(df)
         columns = find_columns(
             frame, id=id, time=time, values=values, channel=channel, static=static, past=past, future=future
         )
         panel, axis, names = read_panel(frame, columns)
+        return self._fit_panel(panel, columns, axis, names, frame)
+
+    def _fit_panel(self, panel, columns, axis, names, frame) -> "Forecaster":
+        self._check_params()
+        begin = clock.monotonic()
         kind = self._choose(panel, columns)
         key = jr.key(self.random_state)
         horizon = None if self.horizon is None else axis.length(self.horizon, "horizon")
@@ -280,36 +272,39 @@ class Forecaster:
         panel = None if df is None else self._panel(df)
         if panel is None and isinstance(fitted.model, LatentModel):
             panel = self._own_panel()
+        drawn, ids, at = self._forecast_panel(
+            panel, horizon, every, times, future, samples, paths, random_state
+        )
+        return drawn, ids, at, like
+
+    def _forecast_panel(self, panel, horizon, every, times, future, samples, paths, random_state):
+        """Draws (series, samples, times, dim), ids and times; of the series of the fit if there is no panel."""
+        fitted = self._fitted()
         if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
             raise ValueError(f"`samples` must be a positive integer; got {samples!r}.")
         number = DRAWS if samples is None else samples
         key = jr.key(_seed(random_state, self))
         if isinstance(fitted.model, DirectModel):
             past = self.past_ if panel is None else fitted.model.past(panel)
-            at = self._times(past.last, past.ids, horizon, every, times)
-            ahead = self._ahead(future, past.ids, at)
-            drawn = fitted.model.draw(past, at, ahead, samples=number, joint=paths, key=key)
-            return drawn, past.ids, at, like
-        assert panel is not None
+            assert past is not None
+            at = forecast_times(fitted, past.last, past.ids, horizon, every, times)
+            ahead = known_ahead(fitted, future, past.ids, at)
+            return fitted.model.draw(past, at, ahead, samples=number, joint=paths, key=key), past.ids, at
         last = np.array([t[~np.isnan(x).all(1)][-1] for t, x in zip(panel.times, panel.values, strict=True)])
-        at = self._times(last, panel.ids, horizon, every, times)
-        drawn = np.stack(
-            [
-                fitted.model.draw(t, x, a, name, samples=number, joint=paths, key=key)
-                for t, x, a, name in zip(panel.times, panel.values, at, panel.ids, strict=True)
-            ]
-        )
-        return drawn, panel.ids, at, like
+        at = forecast_times(fitted, last, panel.ids, horizon, every, times)
+        series = zip(panel.times, panel.values, at, panel.ids, strict=True)
+        drawn = [fitted.model.draw(t, x, a, n, samples=number, joint=paths, key=key) for t, x, a, n in series]
+        return np.stack(drawn), panel.ids, at
 
     def _own_panel(self) -> Panel:
         if self.panel_ is None:
-            raise ValueError("a latent model that was loaded from a file does not hold its data: pass `df`.")
+            raise ValueError("a model that was loaded from a file does not hold its data: pass `df`.")
         return self.panel_
 
     def _like(self, df) -> nw.DataFrame:
         if df is not None:
             return as_frame(df)
-        return nw.from_dict({"empty": [0]}, backend=self.fitted_.frame)
+        return nw.from_dict({"empty": [0]}, backend=cast(Any, self.fitted_.frame))
 
     def _panel(self, df: Any) -> Panel:
         fitted = self._fitted()
@@ -327,59 +322,103 @@ class Forecaster:
         )
         return read_panel(frame, there, fitted.axis, channels=fitted.names if c.channel else None)[0]
 
-    def _times(self, last, ids, horizon, every, times) -> np.ndarray:
-        axis = self.fitted_.axis
-        if (times is None) == (horizon is None):
-            raise ValueError("pass either `horizon` (and `every`), or `times`.")
-        if horizon is not None:
-            step = self.fitted_.gap if every is None else axis.length(every, "every")
-            span = axis.length(horizon, "horizon")
-            number = int(np.floor(span / step + 1e-9))
-            if not 1 <= number <= MOST_TIMES:
-                raise ValueError(
-                    f"`every` must go between once and {MOST_TIMES} times into `horizon`; "
-                    f"{axis.show_length(step)} goes {number} times into {axis.show_length(span)}."
-                )
-            return last[:, None] + step * np.arange(1, number + 1)
-        if every is not None:
-            raise ValueError("`every` goes with `horizon`; with `times` leave it out.")
-        wanted = np.unique(read_times(times, axis))
-        late = last > wanted[0]
-        if late.any():
-            i = int(late.argmax())
-            raise ValueError(
-                f"`times` must not lie before the last row of a series; series {ids[i]!r} ends at "
-                f"{axis.show(last[i])} and the first is {axis.show(wanted[0])}: for times within a series use `impute`."
-            )
-        return np.tile(wanted, (len(last), 1))
+    # --- what lies between, and how good it is ------------------------------------------------------------------
 
-    def _ahead(self, future, ids, at) -> np.ndarray:
-        fitted = self.fitted_
-        names = fitted.columns.future
-        if not names:
-            if future is not None:
-                raise ValueError("the model was fitted without covariates that are known ahead.")
-            return np.zeros((*at.shape, 0))
-        if future is None:
+    def impute(
+        self, df: Any, *, times: Any = None, samples: int = 200, random_state: int | None = None
+    ) -> Any:
+        """The frame with its missing values filled in by the median of draws given the rows before *and* after, and two
+        more columns a channel with the ends of the central 90 %.
+
+        With `times`, rows at these times instead, for each series that they lie within. Values that were observed are
+        left as they are; a value before the first complete row of its series, or after the last, stays missing.
+        """
+        fitted = self._fitted()
+        frame, panel = as_frame(df), self._panel(df)
+        if fitted.columns.channel is not None:
             raise ValueError(
-                f"`future` must be a frame with {', '.join(names)} at the times of the forecast."
+                "`impute` fills in frames with a column for each channel; pivot the frame first."
             )
-        frame = as_frame(future)
-        columns = find_columns(frame, id=fitted.columns.id, time=fitted.columns.time, values=names)
-        panel, _, _ = read_panel(frame, columns, fitted.axis)
-        known = dict(zip(panel.ids, range(len(panel)), strict=True))
-        out = np.empty((*at.shape, len(names)))
-        for i, name in enumerate(ids):
-            if name not in known:
-                raise ValueError(f"`future` has no rows of series {name!r}.")
-            t, x = panel.times[known[name]], panel.values[known[name]]
-            place = np.clip(np.searchsorted(t, at[i] - 1e-6), 0, len(t) - 1)
-            off = (np.abs(t[place] - at[i]) > 1e-6 * (1 + np.abs(at[i]))) | np.isnan(x[place]).any(1)
-            if off.any():
-                when = fitted.axis.show(at[i][off.argmax()])
-                raise ValueError(f"`future` has no complete row of series {name!r} at {when}.")
-            out[i] = x[place]
-        return out
+        key = jr.key(_seed(random_state, self))
+        wanted = None if times is None else np.unique(read_times(times, fitted.axis))
+        draw = lambda i, at: impute_series(fitted, panel, i, at, samples=samples, key=key)
+        if wanted is None:
+            return filled_frame(frame, panel, fitted.names, draw)
+        return between_frame(wanted, panel, fitted.names, fitted.columns, fitted.axis, frame, draw)
+
+    def score(
+        self,
+        df: Any,
+        *,
+        metric: str = "crps",
+        gap: Any = None,
+        samples: int = 200,
+        random_state: int | None = None,
+    ) -> float:
+        """A score of forecasts of the rows of `df`, each from the rows before it; the mean over rows and channels.
+
+        - `metric`: `"crps"`, `"energy"`, `"variogram"`, `"log"` (minus the log-density, of a flow), `"mae"` and
+            `"rmse"` of the median and mean: lower is better; `"coverage"`: the share within the central 90 %.
+        - `gap`: how far ahead, such as `"7d"`; to the next row by default.
+        """
+        fitted, panel = self._fitted(), self._panel(df)
+        length = None if gap is None else fitted.axis.length(gap, "gap")
+        return score_rows(fitted, panel, metric, length, samples=samples, seed=_seed(random_state, self))
+
+    def backtest(
+        self,
+        df: Any,
+        *,
+        gaps: Sequence[Any],
+        folds: int = 4,
+        start: float = 0.6,
+        origins: int = 400,
+        samples: int = 200,
+        period: Any = None,
+        random_state: int | None = None,
+        **columns: Any,
+    ) -> Any:
+        """A rolling-origin back-test: a frame with a row a channel and gap, beside persistence with scaled noise, an
+        exact Ornstein–Uhlenbeck fit and, with a `period`, the value of a season ago.
+
+        The first fit sees the share `start` of each series; the rest is cut into `folds` stretches, before each of
+        which everything is fitted anew. `columns` as for `fit`. This forecaster itself is left as it is.
+        """
+        if not 0 < start < 1 or folds < 1:
+            raise ValueError(
+                f"`start` must lie between 0 and 1 and `folds` be at least 1; got {start}, {folds}."
+            )
+        seed = _seed(random_state, self)
+        frame = as_frame(df)
+        found = find_columns(frame, **columns)
+        panel, axis, names = read_panel(frame, found)
+        fit = lambda known: (
+            Forecaster(**self.get_params())._fit_panel(known, found, axis, names, frame).fitted_
+        )
+        draw = lambda fitted, known, panel, at: draw_origins(
+            fitted, known, panel, at, samples=samples, seed=seed
+        )
+        scores = backtest(
+            fit,
+            draw,
+            panel,
+            gaps=[axis.length(gap, "gaps") for gap in gaps],
+            show=axis.show_length,
+            names=names,
+            folds=folds,
+            start=start,
+            most=origins,
+            period=None if period is None else axis.length(period, "period"),
+        )
+        return score_frame(scores, frame)
+
+    def plot(
+        self, df: Any = None, *, horizon: Any = None, every: Any = None, series: Any = None, **options: Any
+    ) -> Any:
+        """A fan chart of the forecast of one series behind its last rows; returns the axes. Needs the extra `plots`."""
+        from .pictures import plot_forecast
+
+        return plot_forecast(self, df, horizon=horizon, every=every, series=series, **options)
 
     # --- files -------------------------------------------------------------------------------------------------
 

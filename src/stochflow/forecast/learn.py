@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..baselines import fit_ornstein_uhlenbeck, fit_persistence, log_likelihood
 from ..data import PairSampler, Trajectories
@@ -16,6 +16,7 @@ from ..flows import Correction, LocalFlow, StochasticFlow
 from ..flows.local import KNOTS
 from ..laws import OrnsteinUhlenbeck
 from ..training import Problem, RunConfig, train
+from .history import SIZE_HALF_LIFE
 
 # As shares of the horizon, at which the law may change its ways.
 SCALES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -31,7 +32,7 @@ RETURN_EVIDENCE = 12.9
 SPREADS = np.geomspace(0.5, 3.0, 37)
 LEVEL = 0.9
 # A priori the flow's drift is believed only where the data holds many times this many stretches of the gap.
-DOUBT = 60.0
+DOUBT = 300.0
 # Below this many pairs a gap is corrected as the next shorter one is.
 FEWEST_PAIRS = 20
 # Series enough to hold out whole ones.
@@ -84,15 +85,22 @@ class Check(NamedTuple):
 
 
 def learn(
-    pieces: list[Piece], ahead: int, config: LearnConfig, *, progress: bool | None, key: PRNGKeyArray
+    pieces: list[Piece],
+    usual: ArrayLike,
+    ahead: int,
+    config: LearnConfig,
+    *,
+    progress: bool | None,
+    key: PRNGKeyArray,
 ) -> tuple[LocalFlow, list[Check]]:
     """A law of displacements up to a gap of one; its drift and spread corrected by what was held out.
 
     The law of all rows and, for each fold, one that sees none of its rows are trained side by side in one program.
     """
     fit_key, draw_key = jr.split(key)
+    pieces = [_told_apart(piece) for piece in pieces]
     blocks = _blocks(pieces, config.folds)
-    *folds, law = _fit_side_by_side(pieces, blocks, ahead, config, progress, fit_key)
+    *folds, law = _fit_side_by_side(pieces, blocks, usual, ahead, config, progress, fit_key)
     if not folds:
         return law, []
     gaps = np.geomspace(_usual_gap(pieces), 1.0, KNOTS)
@@ -109,11 +117,17 @@ def learn(
                 found[number].append(_forecasts(fold, back, pairs, key))
     span = sum(np.ptp(piece.times) for piece in pieces)
     correction, checks = _set_correction(gaps, found, span, _back(pieces))
-    return (law if correction is None else LocalFlow(law.law, correction)), checks
+    return law.corrected(correction), checks
 
 
-def _rows(piece, chosen):
-    return Piece(*(array[chosen] for array in piece))
+def _rows(piece: Piece, chosen: np.ndarray) -> Piece:
+    return Piece(piece.times[chosen], piece.values[chosen], piece.u[chosen])
+
+
+def _told_apart(piece: Piece) -> Piece:
+    """Without rows that come so soon after another that single precision, far from the origin, sees no gap."""
+    short = piece.times.astype(np.float32)
+    return _rows(piece, np.concatenate([[True], np.diff(np.maximum.accumulate(short)) > 0]))
 
 
 def _back(pieces) -> OrnsteinUhlenbeck:
@@ -151,7 +165,7 @@ class _SideBySide(eqx.Module):
         return eqx.combine(jax.tree.unflatten(jax.tree.structure(params), leaves), static)
 
 
-def _fit_side_by_side(pieces, blocks, ahead, config, progress, key) -> list[LocalFlow]:
+def _fit_side_by_side(pieces, blocks, usual, ahead, config, progress, key) -> list[LocalFlow]:
     """A law without each fold, and last the law of all rows."""
     dim = pieces[0].values.shape[1]
     flow_key, fit_key = jr.split(key)
@@ -168,7 +182,9 @@ def _fit_side_by_side(pieces, blocks, ahead, config, progress, key) -> list[Loca
             tails=True,
             scales=SCALES,
             key=key,
-        )
+        ),
+        usual,
+        half_life=SIZE_HALF_LIFE * _usual_gap(pieces),
     )
     laws = [make(flow_key) for _ in range(config.folds + 1)]
     like = laws[0]
@@ -254,8 +270,8 @@ class _Forecasts(NamedTuple):
 def _forecasts(law: LocalFlow, back: OrnsteinUhlenbeck, pairs: _HeldPairs, key) -> _Forecasts:
     number = len(pairs.gaps)
     pad = lambda a: np.concatenate([a, np.repeat(a[-1:], PAIRS - number, axis=0)]).astype(np.float32)
-    drift, around = _drift_and_noise(law, pad(pairs.gaps), pad(pairs.u), jr.split(key, PAIRS))
-    size = np.exp(pairs.u[:, : law.dim])
+    drift, around, size = _drift_and_noise(law, pad(pairs.gaps), pad(pairs.u), jr.split(key, PAIRS))
+    size = np.asarray(size)[:number]
     y = (pairs.x_t - pairs.x_s) / size
     share = -np.expm1(-np.asarray(back.rate) * pairs.gaps[:, None])
     pulled = share * (np.asarray(back.mean) - pairs.x_s) / size
@@ -266,10 +282,13 @@ def _forecasts(law: LocalFlow, back: OrnsteinUhlenbeck, pairs: _HeldPairs, key) 
 def _drift_and_noise(law, gaps, u, keys):
     def one(gap, u, key):
         origin = jnp.zeros(law.dim)
-        prepared = law.law.prepare(origin, 0.0, gap, u[law.dim :] if law.law.cond_dim else None)
-        draw = lambda noise: law.law.prepared_transform_and_log_prob(noise, prepared)[0]
-        draws = jax.vmap(draw)(jr.normal(key, (DRAWS, law.dim)))
-        return prepared.base.mean, draws - prepared.base.mean[None]
+        base = law.law.prepare(origin, 0.0, gap, u[law.dim :] if law.law.cond_dim else None).base
+        centred = law.centred(base)
+        draws = jax.vmap(lambda noise: law.law.stack.forward(noise, centred)[0])(
+            jr.normal(key, (DRAWS, law.dim))
+        )
+        size = jnp.exp(law.log_size(u[: law.dim], gap))
+        return base.mean, draws - base.mean[None], size
 
     return jax.vmap(one)(gaps, u, keys)
 
@@ -277,24 +296,35 @@ def _drift_and_noise(law, gaps, u, keys):
 def _set_correction(gaps, found, span, back) -> tuple[Correction | None, list[Check]]:
     rows, set_at, checks = [], [], []
     for gap, parts in zip(gaps, found, strict=True):
-        joined = _Forecasts(*(np.concatenate(each) for each in zip(*parts, strict=True))) if parts else None
+        joined = _joined(parts) if parts else None
         if joined is None or len(joined.y) < FEWEST_PAIRS:
             continue
         # Pairs that overlap say the same thing again: only so many stand on their own.
         apart = min(len(joined.y), max(2.0, span / gap))
         channels = [[a[..., i] for a in joined] for i in range(joined.y.shape[1])]
-        rows.append([_best(*channel, apart) for channel in channels])
+        rows.append([_best(*channel, apart=apart) for channel in channels])
         set_at.append(np.log(gap))
         said = [_check(*channel, *row) for channel, row in zip(channels, rows[-1], strict=True)]
-        checks.append(Check(float(gap), len(joined.y), *map(list, zip(*said, strict=True))))
+        coverage, relative = zip(*said, strict=True)
+        checks.append(Check(float(gap), len(joined.y), list(coverage), list(relative)))
     if not set_at:
         return None, []
     trust, pull, spread = np.moveaxis(np.array(rows), -1, 0)
     as_array = lambda array: jnp.asarray(array, jnp.float32)
     correction = Correction(
-        *map(as_array, (set_at, trust, pull, spread)), rate=as_array(back.rate), level=as_array(back.mean)
+        log_gaps=as_array(set_at),
+        trust=as_array(trust),
+        pull=as_array(pull),
+        spread=as_array(spread),
+        rate=as_array(back.rate),
+        level=as_array(back.mean),
     )
     return correction, checks
+
+
+def _joined(parts: list[_Forecasts]) -> _Forecasts:
+    join = lambda name: np.concatenate([getattr(part, name) for part in parts])
+    return _Forecasts(join("y"), join("drift"), join("back"), join("around"))
 
 
 def _check(y, drift, back, around, trust, pull, spread) -> tuple[float, float]:
@@ -305,7 +335,7 @@ def _check(y, drift, back, around, trust, pull, spread) -> tuple[float, float]:
     return float(_coverage(rest, spread * around)), float(ours / min(at(y).min(), at(y - back).min()))
 
 
-def _best(y, drift, back, around, apart) -> tuple[float, float, float]:
+def _best(y, drift, back, around, *, apart) -> tuple[float, float, float]:
     """Trust, pull and spread: the mean of all shares of the drift, each as far as it cannot be told from the best."""
     scores = [_scores(y - a * drift - (1 - a) * back, around) for a in SHARES]  # of each: spread, pair
     each = np.stack([score[score.mean(axis=1).argmin()] for score in scores])

@@ -1,12 +1,18 @@
 """Draws as data frames: a row a draw, or columns of quantiles; and what a fitted model says of itself."""
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 
-from .frames import write_frame
+from .backtest import GapScore
+from .frames import Panel, write_frame
 
 DEFAULT_INTERVAL = 0.9
+CENTRAL = (0.05, 0.95)
+Draw = Callable[[int, np.ndarray], np.ndarray]
 
 
 def model_card(panel, axis, names, kind, model, checks, seconds) -> dict[str, Any]:
@@ -80,3 +86,65 @@ def _levels(quantiles, interval) -> dict[str, float]:
     if not isinstance(inside, int | float) or not 0 < inside < 1:
         raise ValueError(f"`interval` must be a probability between 0 and 1; got {interval!r}.")
     return {"": 0.5, f"_lo{100 * inside:g}": (1 - inside) / 2, f"_hi{100 * inside:g}": (1 + inside) / 2}
+
+
+def filled_frame(frame: nw.DataFrame, panel: Panel, names: tuple[str, ...], draw: Draw) -> Any:
+    """The frame with what was missing between complete rows filled in, and the ends of intervals beside."""
+    ends = {name: frame[name].cast(nw.Float64).to_numpy().astype(np.float64).copy() for name in names}
+    low, high = ({name: ends[name].copy() for name in names} for _ in range(2))
+    for i in range(len(panel)):
+        x = panel.values[i]
+        whole = np.asarray(~np.isnan(x).any(axis=1))
+        if whole.sum() < 2:
+            continue
+        inside = (np.arange(len(x)) > whole.argmax()) & (
+            np.arange(len(x)) < len(x) - 1 - whole[::-1].argmax()
+        )
+        rows = np.flatnonzero(~whole & inside)
+        if not len(rows):
+            continue
+        drawn = draw(i, panel.times[i][rows])
+        for c, name in enumerate(names):
+            empty = np.isnan(x[rows, c])
+            places = panel.rows[i][rows[empty]]
+            found = np.quantile(drawn[:, empty, c], [0.5, *CENTRAL], axis=0)
+            ends[name][places], low[name][places], high[name][places] = found
+    made = {name: frame[name] for name in frame.columns}
+    for name in names:
+        made |= {name: ends[name], f"{name}_lo90": low[name], f"{name}_hi90": high[name]}
+    return write_frame(made, frame)
+
+
+def between_frame(wanted, panel: Panel, names, columns, axis, frame: nw.DataFrame, draw: Draw) -> Any:
+    """Medians and intervals at times within each series."""
+    ids, times, rows = [], [], []
+    for i in range(len(panel)):
+        whole = panel.times[i][~np.isnan(panel.values[i]).any(axis=1)]
+        at = wanted[(wanted >= whole[0]) & (wanted <= whole[-1])] if len(whole) > 1 else wanted[:0]
+        if len(at):
+            drawn = draw(i, at)
+            ids += [panel.ids[i]] * len(at)
+            times.append(at)
+            rows.append(np.quantile(drawn, [0.5, *CENTRAL], axis=0))
+    if not ids:
+        raise ValueError(
+            "`times` must lie between the first and the last complete row of a series; none does."
+        )
+    found = np.concatenate(rows, axis=1)
+    out: dict[str, Any] = {} if columns.id is None else {columns.id: ids}
+    out[columns.time] = axis.write(columns.time, np.concatenate(times), frame.implementation)
+    for c, name in enumerate(names):
+        for ending, column in zip(("", "_lo90", "_hi90"), found[..., c], strict=True):
+            out[name + ending] = column.astype(np.float64)
+    return write_frame(out, frame)
+
+
+def score_frame(scores: list[GapScore], like: nw.DataFrame) -> Any:
+    """A row a channel and gap."""
+    if not scores:
+        raise ValueError("no row comes so long after another: there is nothing to test.")
+    names = [field.name for field in dataclasses.fields(GapScore)]
+    columns = {name: [getattr(score, name) for score in scores] for name in names}
+    if scores[0].seasonal is None:
+        del columns["seasonal"]
+    return write_frame(columns | {"relative": [score.relative for score in scores]}, like)

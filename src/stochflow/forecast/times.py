@@ -90,11 +90,12 @@ class TimeAxis:
         return found
 
     def _length(self, value: Any, name: str) -> float:
-        if isinstance(value, datetime.timedelta | np.timedelta64):
+        if isinstance(value, datetime.timedelta):
             self._require_calendar(value, name)
-            return (
-                value.total_seconds() if hasattr(value, "total_seconds") else value / np.timedelta64(1, "s")
-            )
+            return value.total_seconds()
+        if isinstance(value, np.timedelta64):
+            self._require_calendar(value, name)
+            return float(value / np.timedelta64(1, "s"))
         if isinstance(value, str):
             self._require_calendar(value, name)
             match = LENGTH.fullmatch(value)
@@ -166,7 +167,7 @@ def _as_series(times: Any) -> nw.Series:
     return nw.new_series("times", array, backend=backend)
 
 
-def _a_backend() -> str:
+def _a_backend() -> Any:
     for name in ("pandas", "polars", "pyarrow"):
         try:
             __import__(name)

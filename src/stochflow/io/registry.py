@@ -233,7 +233,12 @@ ENTRIES = (
         Correction,
         {"dim": DIM, "knots": Whole(1, 256)},
         lambda key, dim, knots: Correction(
-            jnp.zeros(knots), *[jnp.zeros((knots, dim))] * 3, jnp.zeros(dim), jnp.zeros(dim)
+            log_gaps=jnp.zeros(knots),
+            trust=jnp.zeros((knots, dim)),
+            pull=jnp.zeros((knots, dim)),
+            spread=jnp.zeros((knots, dim)),
+            rate=jnp.zeros(dim),
+            level=jnp.zeros(dim),
         ),
         derive={
             "dim": lambda correction: correction.rate.size,
@@ -243,7 +248,8 @@ ENTRIES = (
     Entry(
         LocalFlow,
         {"law": Part(StochasticFlow), "correction": Part(Correction, optional=True)},
-        lambda key, law, correction: LocalFlow(law, correction),
+        lambda key, law, correction: LocalFlow(law, jnp.ones(law.dim), correction=correction),
+        positive=("usual",),
     ),
     Entry(
         LatentFlow,

@@ -20,6 +20,7 @@ from .diagnostics import (
 )
 from .paths import (
     density_slices as density_slices,
+    fan_after as fan_after,
     fan_chart as fan_chart,
     trajectories_side_by_side as trajectories_side_by_side,
 )

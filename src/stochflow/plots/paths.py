@@ -7,6 +7,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float, Real
 from matplotlib.axes import Axes
+from matplotlib.dates import ConciseDateFormatter
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
@@ -112,6 +113,49 @@ def fan_chart(
     handles = [*bands, *axes[0].get_legend_handles_labels()[0]]
     axes[0].legend(handles=handles, ncols=5, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
     return axes
+
+
+@styled
+def fan_after(
+    past_times: Any,
+    past_values: Float[AnyArray, "rows dim"],
+    times: Any,
+    samples: Float[AnyArray, "n times dim"],
+    *,
+    names: Sequence[str] | None = None,
+    paths: Float[AnyArray, "m times dim"] | None = None,
+    title: str | None = None,
+    axes: Sequence[Axes] | None = None,
+) -> list[Axes]:
+    """The last rows of a series and the fan of its forecast, one panel a channel; `paths` lie on top."""
+    past_values, samples = np.asarray(past_values), np.asarray(samples)
+    dim = samples.shape[2]
+    axes = fan_chart(
+        times,
+        samples,
+        names=names,
+        axes=panels(axes, dim, lambda: figure(dim, 1, size=(6.4, 1.9), sharex=True)),
+    )
+    for i, ax in enumerate(axes):
+        ax.plot(
+            past_times,
+            past_values[:, i],
+            color=INK,
+            linewidth=1.1,
+            marker=".",
+            markersize=2.5,
+            label="observed",
+        )
+        for path in [] if paths is None else np.asarray(paths):
+            ax.plot(times, path[:, i], color=MODEL, linewidth=0.6, alpha=0.7)
+        ax.axvline(past_times[-1], color=MUTED, linewidth=0.6)
+        ax.margins(x=0.01)
+    if title is not None:
+        axes[0].set_title(title, loc="right")
+    if np.issubdtype(np.asarray(times).dtype, np.datetime64):
+        axes[-1].set_xlabel("")
+        axes[-1].xaxis.set_major_formatter(ConciseDateFormatter(axes[-1].xaxis.get_major_locator()))
+    return list(axes)
 
 
 def _space_lines(paths: np.ndarray, times: np.ndarray) -> Line3DCollection:

@@ -1,0 +1,188 @@
+"""A fitted forecaster as a model file, and back."""
+
+import dataclasses
+import json
+import os
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..io import ModelFileError, pack, read_archive, unpack, write_archive
+from .direct import DirectModel, Past, Units
+from .evaluate import Fitted
+from .forecaster import Forecaster, NotFittedError
+from .frames import Columns
+from .history import History, Memory
+from .latent import LatentModel
+from .times import TimeAxis
+
+KIND = "forecaster"
+FRAMES = ("pandas", "polars", "pyarrow", "modin", "cudf")
+
+
+def save_forecaster(forecaster: Forecaster, path: str | os.PathLike) -> None:
+    """Parameters, columns, units and card as JSON; the law and what forecasts start from as arrays."""
+    if not hasattr(forecaster, "fitted_"):
+        raise NotFittedError("this Forecaster has not been fitted: there is nothing to save.")
+    fitted = forecaster.fitted_
+    manifest: dict[str, Any] = {
+        "kind": KIND,
+        "params": _plain(_params(forecaster)),
+        "columns": dataclasses.asdict(fitted.columns),
+        "axis": dataclasses.asdict(fitted.axis),
+        "names": list(fitted.names),
+        "gap": fitted.gap,
+        "card": fitted.card,
+        "frame": fitted.frame,
+    }
+    model = fitted.model
+    if isinstance(model, LatentModel):
+        spec, arrays = pack({"flow": model.flow, "support": model.support}, prefix="model.")
+        write_archive(path, manifest | {"model": spec}, arrays)
+        return
+    spec, arrays = pack({"law": model.law, "support": model.units.support}, prefix="model.")
+    manifest |= {
+        "model": spec,
+        "ahead": model.ahead,
+        "own_scale": model.own_scale,
+        "horizon": model.units.horizon,
+        "usual_gap": model.history.gap,
+    }
+    past = forecaster.past_
+    assert past is not None
+    ids = np.frombuffer(json.dumps([_plain(name) for name in past.ids]).encode(), np.uint8)
+    arrays |= {name: np.asarray(value) for name, value in _direct_arrays(model, past).items()}
+    write_archive(path, manifest, arrays | {"past.ids": ids.astype(np.int32)})
+
+
+def load_forecaster(cls: type[Forecaster], path: str | os.PathLike) -> Forecaster:
+    """Everything is checked before anything is built; what is wrong is a `ModelFileError`."""
+    manifest, tensors = read_archive(path)
+    if manifest.get("kind") != KIND:
+        raise ModelFileError(
+            f"{os.fspath(path)!r} holds no forecaster but {manifest.get('kind')!r}: read it with `stochflow.io.load`."
+        )
+    try:
+        return _build(cls, manifest, tensors)
+    except ModelFileError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelFileError(
+            f"{os.fspath(path)!r} does not hold a whole forecaster ({type(error).__name__}: {reason}): save it again."
+        ) from None
+
+
+def _build(cls, manifest, tensors) -> Forecaster:
+    forecaster = cls(**{name: _named(name, value) for name, value in manifest["params"].items()})
+    forecaster._check_params()
+    given: dict[str, Any] = manifest["columns"]
+    columns = Columns(**{n: tuple(v) if isinstance(v, list) else v for n, v in given.items()})  # type: ignore[arg-type]
+    axis = TimeAxis(**manifest["axis"])
+    names = tuple(str(name) for name in manifest["names"])
+    if manifest["frame"] not in FRAMES:
+        raise ValueError(f"frames of {manifest['frame']!r} are not known")
+    parts = unpack(manifest["model"], tensors, prefix="model.")
+    past = None
+    if "flow" in parts:
+        model: DirectModel | LatentModel = LatentModel(parts["flow"], parts["support"], names)
+    else:
+        model, past = _direct(manifest, tensors, parts)
+    if model.dim != len(names) or parts["support"].dim != len(names):
+        raise ValueError(f"{len(names)} columns of values for a model of {model.dim}")
+    card = dict(manifest["card"])
+    forecaster._set(
+        Fitted(columns, axis, names, model, float(manifest["gap"]), card, manifest["frame"]), None, past
+    )
+    return forecaster
+
+
+def _direct_arrays(model: DirectModel, past: Past) -> dict[str, Any]:
+    units, history = model.units, model.history
+    return {
+        "units.loc": units.loc,
+        "units.scale": units.scale,
+        "units.covariate_loc": units.covariate_loc,
+        "units.covariate_scale": units.covariate_scale,
+        "history.usual": history.usual,
+        "history.centre": history.centre,
+        "history.width": history.width,
+        **{f"past.memory.{name}": value for name, value in past.memory._asdict().items()},
+        **{f"past.{name}": getattr(past, name) for name in ("last", "known", "centre", "spread")},
+    }
+
+
+def _direct(manifest, tensors, parts) -> tuple[DirectModel, Past]:
+    wide = lambda name: np.asarray(tensors[name])
+    single = lambda name: jnp.asarray(tensors[name], jnp.float32)
+    law, support = parts["law"], parts["support"]
+    horizon, gap, ahead = float(manifest["horizon"]), float(manifest["usual_gap"]), int(manifest["ahead"])
+    if not (horizon > 0 and gap > 0 and ahead >= 0):
+        raise ValueError("horizon and usual gap must be positive")
+    units = Units(
+        support,
+        single("units.loc"),
+        single("units.scale"),
+        single("units.covariate_loc"),
+        single("units.covariate_scale"),
+        horizon,
+    )
+    history = History(single("history.usual"), single("history.centre"), single("history.width"), gap)
+    ids = json.loads(wide("past.ids").astype(np.uint8).tobytes().decode())
+    memory: Any = Memory(**{name: wide(f"past.memory.{name}") for name in Memory._fields})  # type: ignore[arg-type]
+    past = Past(memory, wide("past.last"), wide("past.known"), ids, wide("past.centre"), wide("past.spread"))
+    model = DirectModel(law, history, units, ahead, bool(manifest["own_scale"]))
+    _check_shapes(model, past)
+    return model, past
+
+
+def _check_shapes(model: DirectModel, past: Past) -> None:
+    dim, series = model.law.dim, len(past.ids)
+    covariates = model.units.covariate_loc.shape[0]
+    if model.history.size + covariates != model.law.cond_dim or model.history.dim != dim:
+        raise ValueError("the history does not go with the law")
+    wanted = {
+        "loc": (model.units.loc, (dim,)),
+        "scale": (model.units.scale, (dim,)),
+        "covariate_scale": (model.units.covariate_scale, (covariates,)),
+        "width": (model.history.width, model.history.centre.shape),
+        "last": (past.last, (series,)),
+        "known": (past.known, (series, covariates - model.ahead)),
+        "centre": (past.centre, (series, dim)),
+        "spread": (past.spread, (series, dim)),
+        "x": (past.memory.x, (series, dim)),
+        "size": (past.memory.size, (series, dim)),
+    }
+    for name, (array, shape) in wanted.items():
+        if array.shape != shape:
+            raise ValueError(f"{name!r} has shape {array.shape} where {shape} is needed")
+    for name, array in {
+        "scale": model.units.scale,
+        "spread": past.spread,
+        "width": model.history.width,
+    }.items():
+        if not (np.asarray(array) > 0).all():
+            raise ValueError(f"{name!r} must be positive")
+
+
+def _params(forecaster: Forecaster) -> dict[str, Any]:
+    """The parameters; a length of time in words."""
+    params = forecaster.get_params()
+    return params if params["horizon"] is None else params | {"horizon": forecaster.horizon_}
+
+
+def _plain(value: Any) -> Any:
+    """Plain JSON: numbers of NumPy, tuples and mappings included."""
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _named(name: str, value: Any) -> Any:
+    """A parameter as it was given: pairs of bounds are tuples."""
+    if name == "support" and value is not None:
+        return {column: tuple(each) if isinstance(each, list) else each for column, each in value.items()}
+    return value

@@ -1,0 +1,140 @@
+"""Values between the rows of a series, given those on either side."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from .direct import KERNEL, PARTICLES, DirectModel, complete_rows, mark_of
+from .frames import Panel
+
+
+def impute_direct(
+    model: DirectModel, panel: Panel, i: int, at: Float[np.ndarray, " n"], *, samples: int, key: PRNGKeyArray
+) -> Float[np.ndarray, "samples n dim"]:
+    r"""Draws at times within series number `i`, each a path through all times between two complete rows.
+
+    Particles are moved by the law from one complete row to the next, $x_r \sim p(x_r \mid x_s)$, and chosen by how
+    likely the next row is from where they are, $p(x_t \mid x_r)$: the bridge of the law itself, up to the number of
+    particles. At a row of which some channels are known, particles are weighed by how near they come, and the others
+    moved along by linear regression (Beaumont, Zhang and Balding, 2002).
+    """
+    times, values, u = complete_rows(panel, i)
+    if len(times) < 2 or at.min() < times[0] or at.max() > times[-1]:
+        where = "no two complete rows" if len(times) < 2 else "times beyond its first or last complete row"
+        raise ValueError(f"series {panel.ids[i]!r} has {where}: nothing to go by on both sides.")
+    z = model.units.values(values)
+    centre, spread = model.own(z)
+    scaled = (times - times[0]) / model.horizon, (z - centre) / spread
+    known = model.units.covariates(u)
+    partial = _partial(model, panel, i, centre, spread)
+    before = np.clip(np.searchsorted(times, at, side="right") - 1, 0, len(times) - 2)
+    out = np.empty((samples, len(at), model.dim), np.float32)
+    key = jr.fold_in(key, mark_of(panel.ids[i]))
+    readings = _memories_along(model, *scaled)
+    for row in np.unique(before):
+        mine = np.flatnonzero(before == row)
+        seen = [partial.get(float(at[j]), np.full(model.dim, np.nan)) for j in mine]
+        ends = np.array([*at[mine], times[row + 1]])
+        gaps = np.diff(np.array([times[row], *ends])) / model.horizon
+        memory = jax.tree.map(lambda leaf, row=row: jnp.asarray(leaf[row]), readings)
+        drawn = _between(
+            model,
+            memory,
+            jnp.asarray(known[row], jnp.float32),
+            jnp.asarray(gaps, jnp.float32),
+            jnp.asarray(np.array([*seen, scaled[1][row + 1]]), jnp.float32),
+            jr.fold_in(key, int(row)),
+            samples,
+        )
+        out[:, mine] = np.asarray(drawn)
+    line = np.asarray(model.units.loc) + np.asarray(model.units.scale) * (centre + spread * out)
+    flat = jnp.asarray(line.reshape(-1, model.dim), jnp.float32)
+    return np.asarray(_from_line(model.units.support, flat)).reshape(out.shape)
+
+
+def _partial(model, panel, i, centre, spread) -> dict[float, np.ndarray]:
+    """What is known, in the law's units, at the rows of which only some channels are."""
+    x = panel.values[i]
+    rows = np.flatnonzero(np.isnan(x).any(axis=1) & ~np.isnan(x).all(axis=1))
+    if not len(rows):
+        return {}
+    inside = np.nanmedian(x, axis=0)
+    filled = np.where(np.isnan(x[rows]), inside, x[rows])
+    z = (model.units.values(filled) - centre) / spread
+    z = np.where(np.isnan(x[rows]), np.nan, z)
+    return {float(t): each for t, each in zip(panel.times[i][rows], z, strict=True)}
+
+
+@eqx.filter_jit
+def _from_line(support, flat):
+    return jax.vmap(lambda y: support.from_line(y)[0])(flat)
+
+
+def _memories_along(model: DirectModel, times, values) -> Any:
+    """The memory at each complete row."""
+    gaps = np.diff(times, prepend=times[:1]).astype(np.float32)
+    rows = len(times)
+    padded = 1 << max(4, (rows - 1).bit_length())
+    pad = lambda array: np.concatenate([array, np.repeat(array[-1:], padded - rows, axis=0)])
+    found = _memory_scan(model.history, pad(values.astype(np.float32)), pad(gaps))
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:rows], found)
+
+
+@eqx.filter_jit
+def _memory_scan(history, values, gaps):
+    def step(memory, row):
+        memory = history.update(memory, *row)
+        return memory, memory
+
+    return jax.lax.scan(step, history.start(values[0]), (values, gaps))[1]
+
+
+@eqx.filter_jit
+def _between(model, memory, known, gaps, seen, key, samples):
+    """Paths of particles through the times between two rows, chosen by the second row."""
+    steps = gaps.shape[0] - 1
+    condition = lambda memory: jnp.concatenate([model.history.read(memory), known])
+    memories = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (PARTICLES, *leaf.shape)), memory)
+    log_weights = jnp.zeros(PARTICLES)
+    path = jnp.zeros((PARTICLES, 0, model.dim))
+    for i in range(steps):
+        move_key, pick_key = jr.split(jr.fold_in(key, i))
+        move = lambda memory, key, i=i: model.law.sample(
+            memory.x, jnp.zeros(()), gaps[i], condition(memory), key=key
+        )
+        x = jax.vmap(move)(memories, jr.split(move_key, PARTICLES))
+        x, nearness = _meet(x, seen[i])
+        log_weights = log_weights + nearness
+        memories = jax.vmap(lambda memory, x, i=i: model.history.update(memory, x, gaps[i]))(memories, x)
+        path = jnp.concatenate([path, x[:, None]], axis=1)
+        chosen = jr.categorical(pick_key, log_weights, shape=(PARTICLES,))
+        memories, path = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], (memories, path))
+        log_weights = jnp.zeros(PARTICLES)
+    density = lambda memory: model.law.log_prob(
+        seen[-1], memory.x, jnp.zeros(()), gaps[-1], condition(memory)
+    )
+    last = jax.vmap(density)(memories)
+    last = jnp.where(gaps[-1] > 0, jnp.nan_to_num(last, nan=-jnp.inf), 0.0)
+    chosen = jr.categorical(jr.fold_in(key, steps), last, shape=(samples,))
+    return path[chosen]
+
+
+def _meet(x, seen):
+    """Particles moved to what was seen of a row, and how near they were; unchanged where nothing was."""
+    there = ~jnp.isnan(seen)
+    value = jnp.where(there, seen, 0.0)
+    mean, std = x.mean(axis=0), x.std(axis=0) + 1e-9
+    away = jnp.where(there[None], (value[None] - x) / std[None], 0.0)
+    standard = jnp.where(there[None], (x - mean[None]) / std[None], 0.0)
+    # Ridge keeps channels that were not seen, whose columns are zero, out of the regression.
+    gram = standard.T @ standard / x.shape[0] + 1e-3 * jnp.eye(x.shape[1])
+    slopes = jnp.linalg.solve(gram, standard.T @ (x - mean[None]) / x.shape[0])
+    moved = x + away @ slopes
+    met = jnp.where(there[None], value[None], moved)
+    nearness = -0.5 * (jnp.square(away) / KERNEL**2).sum(axis=1)
+    return jnp.where(there.any(), met, x), jnp.where(there.any(), nearness, 0.0)

@@ -1,0 +1,62 @@
+"""A forecast as a picture: the last rows of a series and the fan of what may come."""
+
+from typing import Any
+
+import numpy as np
+
+from .frames import Panel
+
+# Rows of the past that are shown, and samples that the fan is made of.
+SHOWN, DRAWS = 100, 400
+
+
+def plot_forecast(
+    forecaster: Any,
+    df: Any,
+    *,
+    horizon: Any,
+    every: Any,
+    series: Any,
+    paths: int = 0,
+    axes: Any = None,
+    random_state: int | None = None,
+) -> Any:
+    """The fan chart of one series; `paths` draws whole paths on top of it."""
+    from ..plots import fan_after
+
+    fitted = forecaster._fitted()
+    panel: Panel = forecaster._own_panel() if df is None else forecaster._panel(df)
+    if series is not None and series not in panel.ids:
+        raise ValueError(f"there is no series {series!r}; the first of {len(panel)} are {panel.ids[:5]}.")
+    i = 0 if series is None else panel.ids.index(series)
+    one = Panel(
+        ids=[panel.ids[i]],
+        times=[panel.times[i]],
+        values=[panel.values[i]],
+        past=[panel.past[i]],
+        future=[panel.future[i]],
+        static=panel.static[i : i + 1],
+        rows=[panel.rows[i]],
+    )
+    horizon = forecaster.horizon_ if horizon is None and fitted.axis.is_calendar else horizon
+    horizon = fitted.model.horizon if horizon is None else horizon
+    draw = lambda samples, joint: forecaster._forecast_panel(
+        one, horizon, every, None, None, samples, joint, random_state
+    )
+    draws, _, at = draw(DRAWS, False)
+    walks = draw(paths, True)[0][0] if paths else None
+    past_times, past_values = panel.times[i][-SHOWN:], panel.values[i][-SHOWN:]
+    as_dates = lambda times: (
+        (times * 1e6).astype("datetime64[us]") if fitted.axis.kind in ("datetime", "date") else times
+    )
+    title = None if fitted.columns.id is None else f"{fitted.columns.id} {panel.ids[i]}"
+    return fan_after(
+        as_dates(past_times),
+        past_values,
+        as_dates(np.asarray(at[0])),
+        draws[0],
+        names=list(fitted.names),
+        paths=walks,
+        title=title,
+        axes=axes,
+    )

@@ -1,0 +1,69 @@
+"""What is asked of a forecast: its times, and what is known ahead of them."""
+
+from typing import Any
+
+import numpy as np
+
+from .evaluate import Fitted
+from .frames import as_frame, find_columns, read_panel
+from .times import read_times
+
+# Times must not be so many that a slip of the pen fills the memory.
+MOST_TIMES = 100_000
+
+
+def forecast_times(
+    fitted: Fitted, last: np.ndarray, ids: list[Any], horizon: Any, every: Any, times: Any
+) -> np.ndarray:
+    """When to forecast each series, (series, times): at each `every` up to `horizon`, or at `times`."""
+    axis = fitted.axis
+    if (times is None) == (horizon is None):
+        raise ValueError("pass either `horizon` (and `every`), or `times`.")
+    if horizon is not None:
+        step = fitted.gap if every is None else axis.length(every, "every")
+        span = axis.length(horizon, "horizon")
+        number = int(np.floor(span / step + 1e-9))
+        if not 1 <= number <= MOST_TIMES:
+            raise ValueError(
+                f"`every` must go between once and {MOST_TIMES} times into `horizon`; "
+                f"{axis.show_length(step)} goes {number} times into {axis.show_length(span)}."
+            )
+        return last[:, None] + step * np.arange(1, number + 1)
+    if every is not None:
+        raise ValueError("`every` goes with `horizon`; with `times` leave it out.")
+    wanted = np.unique(read_times(times, axis))
+    late = last > wanted[0]
+    if late.any():
+        i = int(late.argmax())
+        raise ValueError(
+            f"`times` must not lie before the last row of a series; series {ids[i]!r} ends at "
+            f"{axis.show(last[i])} and the first is {axis.show(wanted[0])}: for times within a series use `impute`."
+        )
+    return np.tile(wanted, (len(last), 1))
+
+
+def known_ahead(fitted: Fitted, future: Any, ids: list[Any], at: np.ndarray) -> np.ndarray:
+    """The covariates that are known ahead at the times of the forecast, (series, times, covariates)."""
+    names = fitted.columns.future
+    if not names:
+        if future is not None:
+            raise ValueError("the model was fitted without covariates that are known ahead.")
+        return np.zeros((*at.shape, 0))
+    if future is None:
+        raise ValueError(f"`future` must be a frame with {', '.join(names)} at the times of the forecast.")
+    frame = as_frame(future)
+    columns = find_columns(frame, id=fitted.columns.id, time=fitted.columns.time, values=names)
+    panel, _, _ = read_panel(frame, columns, fitted.axis)
+    known = dict(zip(panel.ids, range(len(panel)), strict=True))
+    out = np.empty((*at.shape, len(names)))
+    for i, name in enumerate(ids):
+        if name not in known:
+            raise ValueError(f"`future` has no rows of series {name!r}.")
+        t, x = panel.times[known[name]], panel.values[known[name]]
+        place = np.clip(np.searchsorted(t, at[i] - 1e-6), 0, len(t) - 1)
+        off = (np.abs(t[place] - at[i]) > 1e-6 * (1 + np.abs(at[i]))) | np.isnan(x[place]).any(1)
+        if off.any():
+            when = fitted.axis.show(at[i][off.argmax()])
+            raise ValueError(f"`future` has no complete row of series {name!r} at {when}.")
+        out[i] = x[place]
+    return out
