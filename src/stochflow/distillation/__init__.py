@@ -5,5 +5,6 @@ calibration, seconds a sample, and after how many samples the training has paid 
 it is measured are the business of the rooms before; nothing is drawn here.
 """
 
+from .compare import Comparison as Comparison, GapComparison as GapComparison, compare as compare
 from .config import DistillConfig as DistillConfig
 from .distill import Distilled as Distilled, distill as distill

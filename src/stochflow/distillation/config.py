@@ -54,7 +54,7 @@ class DistillConfig:
     checkpoint_seconds: float = 30.0
     dt: float | None = None
     solver: str | None = None
-    paths: int = 4096
+    paths: int = 32_768
     rows: int = 64
     onward: float = 0.5
     start_fraction: float = 0.5
@@ -63,8 +63,8 @@ class DistillConfig:
         self.run()  # checks what every run has
         for name in ("paths", "rows"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 2:
-                raise ValueError(f"`{name}` must be an integer of at least 2; got {value!r}.")
+            if not isinstance(value, int) or value < 2 or value % 2:
+                raise ValueError(f"`{name}` must be a positive even integer; got {value!r}.")
         if self.dt is not None and not self.dt > 0:
             raise ValueError(f"`dt` must be positive, or None; got {self.dt}.")
         if not self.onward >= 0:

@@ -27,7 +27,7 @@ from .starts import Starts, make_starts
 
 # Pairs of paths of their own, the same for every validation.
 VALIDATION_PAIRS = 16_384
-VALIDATION_PATHS = 4096
+VALIDATION_PATHS = 16_384
 # Share of paths that may be lost to infinity before a law without them is no law of the SDE.
 MOST_LOST = 0.5
 # A half-line turns from logarithm to line at this quantile of the states: small ones stay apart, large ones unbent.
@@ -178,8 +178,7 @@ def _distance(values, low, high) -> float:
 
 def _loss(batch_size):
     def loss(model, pool, step, key):
-        del step
-        pairs = pool.draw(batch_size, key=key)
+        pairs = pool.draw(batch_size, step, key=key)
         log_prob = jax.vmap(lambda x_t, x_s, s, t: model.log_prob(x_t, x_s, s, t))
         nll = -log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t).mean()
         return nll, {"nll": nll, "lost": pool.lost.astype(nll.dtype)}
@@ -194,7 +193,7 @@ def _make_validation(simulator, units, config, key):
     @jax.jit
     def draw(path_key, pair_key):
         pool = simulator.pool(VALIDATION_PATHS, units, config.start_fraction, key=path_key)
-        return pool.draw(VALIDATION_PAIRS, key=pair_key)
+        return pool.draw(VALIDATION_PAIRS, 0, key=pair_key)
 
     pairs = draw(path_key, pair_key)
 

@@ -17,13 +17,17 @@ TRIED = 256
 
 
 class Box(eqx.Module):
-    """Uniform between two corners."""
+    """Uniform between two corners; each coordinate is spread evenly (a Latin hypercube)."""
 
     low: Float[Array, " dim"]
     high: Float[Array, " dim"]
 
     def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
-        return jr.uniform(key, (number, self.low.shape[0]), self.low.dtype, self.low[None], self.high[None])
+        order_key, place_key = jr.split(key)
+        shape = number, self.low.shape[0]
+        cell = jr.permutation(order_key, jnp.broadcast_to(jnp.arange(number)[:, None], shape), independent=True)
+        share = (cell + jr.uniform(place_key, shape, self.low.dtype)) / number
+        return self.low[None] + share * (self.high - self.low)[None]
 
 
 class States(eqx.Module):
