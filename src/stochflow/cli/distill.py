@@ -28,7 +28,9 @@ def register(app: typer.Typer, reproduce: typer.Typer) -> None:
 
 def distill_file(
     config: DistillConfig,
-    source: Annotated[str, typer.Argument(help="`file.py:name` of an SDE, or of a function that returns one.")],
+    source: Annotated[
+        str, typer.Argument(help="`file.py:name` of an SDE, or of a function that returns one.")
+    ],
     low: Annotated[str, typer.Option(help="Lower corner of the starts, such as '0,0.01'.")],
     high: Annotated[str, typer.Option(help="Upper corner of the starts.")],
     horizon: Annotated[float, typer.Option(help="The longest gap.")],
@@ -96,14 +98,17 @@ def load_sde(source: str) -> SDE:
     if not path or not name or not Path(path).is_file():
         raise typer.BadParameter(f"give a file and a name in it, `file.py:name`; got {source!r}.")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     found = vars(module).get(name)
     made = found() if callable(found) and not isinstance(found, SDE) else found
     if not isinstance(made, SDE):
-        raise typer.BadParameter(f"{name!r} in {path} must be an SDE, or a function that returns one; got {made!r}.")
+        raise typer.BadParameter(
+            f"{name!r} in {path} must be an SDE, or a function that returns one; got {made!r}."
+        )
     return made
 
 

@@ -38,12 +38,13 @@ REPEATS = 20
 class GapComparison:
     """At one gap: the flow against the fine solver, and against the coarsest Euler–Maruyama that is no worse.
 
-    - `kl`, `kl_floor`: by kernel densities over all starts, in nats, and what two true samples score; `None` above three
-        dimensions, where kernels say nothing.
-    - `energy`, `energy_se`: energy distance to the fine solver, a mean over starts, in units of the coordinates' standard
-        deviations; `floor`, `floor_se`: of a second sample of the fine solver.
+    - `kl`, `kl_floor`: by kernel densities over all starts, in nats, and what two true samples score; `None` above
+        three dimensions, where kernels say nothing.
+    - `energy`, `energy_se`: energy distance to the fine solver, a mean over starts, in units of the coordinates'
+        standard deviations; `floor`, `floor_se`: of a second sample of the fine solver.
     - `pit`, `pit_p`: for each coordinate, Kolmogorov–Smirnov distance of the PIT to the uniform law, and its p-value.
-    - `solver_steps`, `solver_energy`: of that Euler–Maruyama; an energy distance below its own error counts as the error.
+    - `solver_steps`, `solver_energy`: of that Euler–Maruyama; an energy distance below its own error counts as the
+        error.
     - `flow_seconds`, `solver_seconds`: a sample, in turns, in batches; `speedup` is their ratio.
     """
 
@@ -86,10 +87,8 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        content = dataclasses.asdict(self) | {"break_even": self.break_even}
-        for row, gap in zip(content["gaps"], self.gaps, strict=True):
-            row["speedup"] = gap.speedup
-        return content
+        gaps = [dataclasses.asdict(gap) | {"speedup": gap.speedup} for gap in self.gaps]
+        return dataclasses.asdict(self) | {"gaps": gaps, "break_even": self.break_even}
 
     def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Headers, and a row a gap."""
@@ -117,8 +116,12 @@ class Comparison:
     def __str__(self) -> str:
         headers, rows = self.rows()
         widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-        lines = ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in (headers, *rows)]
-        return "\n".join([*lines, f"trained {self.train_seconds:.0f} s; break-even {self.break_even:.2g} samples"])
+        lines = [
+            "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in (headers, *rows)
+        ]
+        return "\n".join(
+            [*lines, f"trained {self.train_seconds:.0f} s; break-even {self.break_even:.2g} samples"]
+        )
 
 
 def compare(
@@ -135,8 +138,8 @@ def compare(
     **Arguments:**
 
     - `gaps`: up to the horizon; an eighth, a half and all of it by default.
-    - `groups`, `samples`: from so many starts, so many draws of each. The more, the smaller the distance that can be seen,
-        and so the finer the solver that the flow is held against.
+    - `groups`, `samples`: from so many starts, so many draws of each. The more, the smaller the distance that can be
+        seen, and so the finer the solver that the flow is held against.
     - `batch`: samples at a time when the two are timed.
     - `key`: for starts and draws.
     """
@@ -159,12 +162,15 @@ class _Bench:
         self.sampler = make_sampler(distilled.flow)
 
         @eqx.filter_jit
-        def run(scheme, x0, gap, steps: int, key):
+        def run(scheme, x0, gap, steps, key):
             sde = distilled.simulator.sde
             ends = advance(sde, scheme, x0, jnp.zeros(()), gap / steps, steps, key=key)
             return jax.vmap(distilled.support.fold)(ends)
 
-        self.run = run
+        # Arrays, so that one program serves every gap and every number of steps.
+        self.run = lambda scheme, x0, gap, steps, key: run(
+            scheme, x0, jnp.asarray(gap, x0.dtype), jnp.asarray(steps), key
+        )
 
     def at(self, gap: float, key: PRNGKeyArray) -> GapComparison:
         start_key, one_key, two_key, flow_key, em_key, line_key, kl_key, pit_key = jr.split(key, 8)
@@ -188,7 +194,9 @@ class _Bench:
 
     def solve(self, scheme, x0, gap, steps, key):
         keys = jr.split(key, len(x0))
-        one = lambda x, k: self.run(scheme, jnp.tile(x, (self.samples, 1)), jnp.asarray(gap, x.dtype), steps, k)
+        one = lambda x, k: self.run(
+            scheme, jnp.tile(x, (self.samples, 1)), jnp.asarray(gap, x.dtype), steps, k
+        )
         return np.stack([np.asarray(one(x, k)) for x, k in zip(x0, keys, strict=True)])
 
     def flow(self, x0, gap, key):
@@ -211,7 +219,7 @@ class _Bench:
         x0 = self.distilled.simulator.starts.draw(KDE_SAMPLES, key=start_key)
         steps = math.ceil(FINER * gap / self.distilled.dt)
         scheme = self.distilled.simulator.scheme
-        truth, again = (self.run(scheme, x0, jnp.asarray(gap, x0.dtype), steps, k) for k in (one_key, two_key))
+        truth, again = (self.run(scheme, x0, gap, steps, k) for k in (one_key, two_key))
         ours = self.sampler(np.asarray(x0), 0.0, gap, key=flow_key)
         truth, again, ours = (_finite(np.asarray(a)[None])[0] for a in (truth, again, ours))
         return kde_kl(truth, ours, key=fold_key).mean, kde_floor(truth, again, key=floor_key).mean
@@ -220,7 +228,7 @@ class _Bench:
         start_key, end_key, pit_key = jr.split(key, 3)
         x0 = self.distilled.simulator.starts.draw(PIT_STARTS, key=start_key)
         steps = math.ceil(FINER * gap / self.distilled.dt)
-        ends = self.run(self.distilled.simulator.scheme, x0, jnp.asarray(gap, x0.dtype), steps, end_key)
+        ends = self.run(self.distilled.simulator.scheme, x0, gap, steps, end_key)
         kept = jnp.isfinite(ends).all(axis=1)
         pits = pit(self.distilled.flow, ends[kept], x0[kept], 0.0, gap, samples=PIT_SAMPLES, key=pit_key)
         tests = [uniformity_test(column) for column in pits.T]
@@ -232,7 +240,9 @@ class _Bench:
         host, key, gap_array = np.asarray(x0), jr.key(1), jnp.asarray(gap, x0.dtype)
         scheme = EulerMaruyama()
         sde = self.distilled.simulator.sde
-        plain = jax.jit(lambda x, gap, key: advance(sde, scheme, x, jnp.zeros(()), gap / steps, steps, key=key))
+        plain = jax.jit(
+            lambda x, gap, key: advance(sde, scheme, x, jnp.zeros(()), gap / steps, steps, key=key)
+        )
         timings = interleave(
             {
                 "flow": lambda: self.sampler(host, 0.0, gap, key=key),

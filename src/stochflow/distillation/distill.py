@@ -82,8 +82,8 @@ def distill(
     - `starts`: where the law is to hold: a box `(low, high)`, an array of states (n, dim), or a function `key -> x0`.
         Paths lead on from there, and pairs start along them too.
     - `horizon`: the longest gap, in the SDE's units of time. Longer ones are chained: `rollout(..., max_gap=horizon)`.
-    - `support`: for each coordinate `"real"`, `"positive"` or `(low, high)`; all real by default. The SDE stays as it is
-        written; draws lie within the support and the density is right with respect to it.
+    - `support`: for each coordinate `"real"`, `"positive"` or `(low, high)`; all real by default. The SDE stays as it
+        is written; draws lie within the support and the density is right with respect to it.
     - `config`: see [`DistillConfig`][stochflow.DistillConfig].
     - `folder`: a run folder; an unfinished run with the same arguments goes on, bit for bit as if it had never stopped.
     - `progress`: show a bar; by default on a terminal only.
@@ -152,7 +152,7 @@ def _prepare(sde, starts, horizon, support, config, key):
 
 
 def _units(simulator, region, relative, key) -> Units:
-    """Mean and standard deviation on the line; for displacements, none and that of the longest."""
+    """Mean and standard deviation on the line; for displacements, zero and the size of the longest."""
     paths = jax.jit(lambda key: simulator.paths(TEST_PATHS, key=key))(key)
     paths = paths[:, jnp.isfinite(paths).all(axis=(0, 2))]
     _require_most(paths.shape[1], TEST_PATHS, simulator.dt)
@@ -163,9 +163,11 @@ def _units(simulator, region, relative, key) -> Units:
     line = line[:, np.isfinite(line).all(axis=(0, 2))]
     loc, scale = line.mean(axis=(0, 1)), line.std(axis=(0, 1))
     for i in relative:
-        loc[i], scale[i] = 0.0, (line[simulator.rows, :, i] - line[0, :, i]).std()
+        loc[i], scale[i] = 0.0, np.sqrt(np.square(line[simulator.rows, :, i] - line[0, :, i]).mean())
     if not (scale > 0).all():
-        raise ValueError(f"every coordinate must move; coordinate {int(np.argmin(scale))} stays where it starts.")
+        raise ValueError(
+            f"every coordinate must move; coordinate {int(np.argmin(scale))} stays where it starts."
+        )
     return Units(support, jnp.asarray(loc, paths.dtype), jnp.asarray(scale, paths.dtype))
 
 
@@ -179,7 +181,7 @@ def _distance(values, low, high) -> float:
 def _loss(batch_size):
     def loss(model, pool, step, key):
         pairs = pool.draw(batch_size, step, key=key)
-        log_prob = jax.vmap(lambda x_t, x_s, s, t: model.log_prob(x_t, x_s, s, t))
+        log_prob = jax.vmap(model.log_prob)
         nll = -log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t).mean()
         return nll, {"nll": nll, "lost": pool.lost.astype(nll.dtype)}
 
@@ -225,7 +227,9 @@ def _require_most(finite, number, dt):
 
 def _record(model, config, horizon) -> dict[str, Any]:
     """What tells one run from another, but for the paths and the key, which the checkpoint knows."""
-    settings = {name: value for name, value in dataclasses.asdict(config).items() if name != "checkpoint_seconds"}
+    settings = {
+        name: value for name, value in dataclasses.asdict(config).items() if name != "checkpoint_seconds"
+    }
     return {
         "config": settings,
         "horizon": horizon,

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 
 from ..data.pairs import Pairs
 from ..laws import Support
@@ -82,8 +82,8 @@ class Simulator:
         return max(round(MARGIN * self.rows), round((1 + self.onward) * self.rows))
 
     def paths(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "rows paths dim"]:
-        """In the user's units, not yet folded into the support. The second half starts where the first does and is driven
-        by the mirror image of its noise: means are then learnt from far fewer paths, and half the noise is saved."""
+        """In the user's units, not yet folded into the support. The second half starts where the first does and is
+        driven by the mirror image of its noise: means then need far fewer paths, and half the noise is saved."""
         start_key, path_key = jr.split(key)
         half = self.starts.draw(number // 2, key=start_key)
         x0 = jnp.concatenate([half, half])
@@ -105,7 +105,9 @@ class Simulator:
         fold = jax.vmap(jax.vmap(lambda x: units.apply(units.support.fold(x))))
         folded = fold(paths)
         finite &= jnp.isfinite(folded).all(axis=(0, 2))
-        shuffled = jr.permutation(jr.fold_in(key, 1), number)  # neighbours have neither start nor noise in common
+        shuffled = jr.permutation(
+            jr.fold_in(key, 1), number
+        )  # neighbours have neither start nor noise in common
         order = shuffled[jnp.argsort(~finite[shuffled])]
         return Pool(folded, order, finite.sum(), self.rows, start_fraction)
 
@@ -114,9 +116,9 @@ def advance(
     sde: SDE,
     scheme: AbstractSolver,
     x: Float[Array, "paths dim"],
-    t: Float[Array, ""],
-    h: float,
-    steps: int,
+    t: ScalarLike,
+    h: ScalarLike,
+    steps: int | Int[Array, ""],
     *,
     mirrored: bool = False,
     key: PRNGKeyArray,
@@ -127,13 +129,14 @@ def advance(
     """
     number = x.shape[0] // (2 if mirrored else 1)
 
-    def step(x, item):
-        k, key = item
-        flat = draw_increment(jnp.asarray(h, x.dtype), number * sde.noise_dim, x.dtype, key=key)
+    def step(k, x):
+        flat = draw_increment(
+            jnp.asarray(h, x.dtype), number * sde.noise_dim, x.dtype, key=jr.fold_in(key, k)
+        )
         increments = jax.tree.map(lambda leaf: leaf.reshape(number, sde.noise_dim), flat)
         if mirrored:
             increments = jax.tree.map(lambda leaf: jnp.concatenate([leaf, -leaf]), increments)
         one = lambda x, increment: scheme.step(sde, x, t + k * h, jnp.asarray(h, x.dtype), None, increment)
-        return jax.vmap(one)(x, increments).astype(x.dtype), None
+        return jax.vmap(one)(x, increments).astype(x.dtype)
 
-    return jax.lax.scan(step, x, (jnp.arange(steps), jr.split(key, steps)))[0]
+    return jax.lax.fori_loop(0, steps, step, x)

@@ -60,7 +60,9 @@ def find_symmetries(sde: SDE, states: Float[Array, "n dim"], times: Float[Array,
     relative = tuple(i for i, value in enumerate(np.asarray(by_state)) if value == 0)
     autonomous = all(float(value) == 0 for value in by_time)
     own = np.asarray(own)
-    return Symmetries(relative, autonomous, sde.noise == "diagonal" and not own[~np.eye(sde.dim, dtype=bool)].any())
+    return Symmetries(
+        relative, autonomous, sde.noise == "diagonal" and not own[~np.eye(sde.dim, dtype=bool)].any()
+    )
 
 
 def choose_solver(sde: SDE, name: str | None, symmetries: Symmetries) -> AbstractSolver:
@@ -78,7 +80,9 @@ def choose_solver(sde: SDE, name: str | None, symmetries: Symmetries) -> Abstrac
 
 
 def solver_name(scheme: AbstractSolver) -> str:
-    return next((name for name, known in SOLVERS.items() if type(known) is type(scheme)), type(scheme).__name__)
+    return next(
+        (name for name, known in SOLVERS.items() if type(known) is type(scheme)), type(scheme).__name__
+    )
 
 
 def choose_steps(

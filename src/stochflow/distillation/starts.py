@@ -25,7 +25,9 @@ class Box(eqx.Module):
     def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
         order_key, place_key = jr.split(key)
         shape = number, self.low.shape[0]
-        cell = jr.permutation(order_key, jnp.broadcast_to(jnp.arange(number)[:, None], shape), independent=True)
+        cell = jr.permutation(
+            order_key, jnp.broadcast_to(jnp.arange(number)[:, None], shape), independent=True
+        )
         share = (cell + jr.uniform(place_key, shape, self.low.dtype)) / number
         return self.low[None] + share * (self.high - self.low)[None]
 
@@ -93,7 +95,9 @@ def _box(corners, dim, support):
 def _require_inside(states, support):
     states = np.asarray(states, float)
     if not np.isfinite(states).all():
-        raise ValueError(f"`starts` must be finite; got {(~np.isfinite(states)).any(axis=1).sum()} that are not.")
+        raise ValueError(
+            f"`starts` must be finite; got {(~np.isfinite(states)).any(axis=1).sum()} that are not."
+        )
     low, high = np.array(support.bounds).T
     outside = ~((states > low) & (states < high)).all(axis=1)
     if outside.any():

@@ -35,7 +35,9 @@ CHAIN = 20
 def _thermal(key: PRNGKeyArray) -> Float[Array, " dim"]:
     """Particles of the chain in either well, with a spread."""
     side_key, spread_key = jr.split(key)
-    return jr.rademacher(side_key, (CHAIN,), jnp.result_type(float)) * 0.8 + 0.4 * jr.normal(spread_key, (CHAIN,))
+    return jr.rademacher(side_key, (CHAIN,), jnp.result_type(float)) * 0.8 + 0.4 * jr.normal(
+        spread_key, (CHAIN,)
+    )
 
 
 def examples() -> dict[str, Example]:
@@ -45,28 +47,28 @@ def examples() -> dict[str, Example]:
             heston(),
             ([-0.2, 0.005], [0.2, 0.15]),
             1.0,
-            DistillConfig(dt=1 / 256),
+            DistillConfig(dt=1 / 256, layers=0, steps=25_000),
             ("real", "positive"),
             samples=65_536,
         ),
         "double-well": Example(
-            double_well(strength=2.0, noise=0.8), ([-2.0], [2.0]), 2.0, DistillConfig(steps=12_000)
+            double_well(strength=2.0, noise=0.8), ([-2.0], [2.0]), 2.0, DistillConfig(layers=0, steps=10_000)
         ),
         "lotka-volterra": Example(
             lotka_volterra(),
             ([0.3, 0.3], [2.5, 2.5]),
             4.0,
-            DistillConfig(octaves=2),
+            DistillConfig(octaves=2, steps=12_000),
             ("positive", "positive"),
         ),
         "fitzhugh-nagumo": Example(
-            fitzhugh_nagumo(), ([-2.2, -0.6], [2.2, 1.6]), 5.0, DistillConfig(octaves=2, layers=4)
+            fitzhugh_nagumo(), ([-2.2, -0.6], [2.2, 1.6]), 5.0, DistillConfig(octaves=2, steps=12_000)
         ),
         "langevin": Example(
             langevin_chain(CHAIN),
             _thermal,
             1.0,
-            DistillConfig(width=64, layers=4, paths=8192, rows=32, batch_size=512),
+            DistillConfig(width=64, layers=4, paths=8192, rows=32, batch_size=512, steps=8000),
             samples=4096,
         ),
     }
@@ -127,13 +129,19 @@ def run_example(
 def machine() -> dict[str, Any]:
     """What the figures were taken on."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"backend": jax.default_backend(), "cores": cores, "processor": platform.machine(), "jax": jax.__version__}
+    return {
+        "backend": jax.default_backend(),
+        "cores": cores,
+        "processor": platform.machine(),
+        "jax": jax.__version__,
+    }
 
 
 def outcome_rows(outcomes: dict[str, dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """The docs' table, from what `Outcome.as_dict` returned: one row an example and gap."""
     headers = (
-        "SDE", "gap", "KL (floor)", "energy distance", "worst PIT", "EM steps", "times faster", "trained, s", "break-even",
+        "SDE", "gap", "KL (floor)", "energy distance", "worst PIT", "EM steps", "times faster", "trained, s",
+        "break-even",
     )  # fmt: skip
     rows = []
     for name, outcome in outcomes.items():

@@ -94,7 +94,14 @@ class StochasticFlow(AbstractTransition):
         out_size = (3 if tails else 2) * dim + (dim * (dim - 1) // 2 if correlated else 0)
         self.net = MLP(cond_size, out_size, width=width, depth=depth, key=net_key)
         self.stack = GatedStack(
-            dim, cond_size, width=width, depth=depth, layers=layers, coupling=coupling, bins=bins, key=stack_key
+            dim,
+            cond_size,
+            width=width,
+            depth=depth,
+            layers=layers,
+            coupling=coupling,
+            bins=bins,
+            key=stack_key,
         )
         self.clock = make_clock(clock, dim)
         self.dim = dim
@@ -142,7 +149,9 @@ class StochasticFlow(AbstractTransition):
             scalars.append(jnp.asarray(s, x_s.dtype))
         c = make_condition({"x_s": x_s}, scalars, u, dim=self.dim, cond_dim=self.cond_dim)
         out = self.net(c)
-        rate, raw_std, raw_tail, mixing = jnp.split(out, [self.dim, 2 * self.dim, (2 + self.tails) * self.dim])
+        rate, raw_std, raw_tail, mixing = jnp.split(
+            out, [self.dim, 2 * self.dim, (2 + self.tails) * self.dim]
+        )
         gate = self.clock.drift_gate(dt)
         return Base(
             mean=x_s + gate * rate,

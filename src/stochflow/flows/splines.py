@@ -14,18 +14,22 @@ LARGEST_LOG = 30.0
 def _bin(value, raw_widths, raw_heights, raw_slopes, half_width, *, by_height):
     """Corner, width, height and both slopes of the bin that holds each value.
 
-    Sizes are `MIN_BIN` plus a softmax of the rest. Sums over bins are one product with a matrix, and the bin is chosen by
-    an unrolled loop before anything is divided: a compiler then has loops over the batch, which vectorise where loops over
-    a dozen bins do not.
+    Sizes are `MIN_BIN` plus a softmax of the rest. Sums over bins are one product with a matrix, and the bin is chosen
+    by an unrolled loop before anything is divided: a compiler then has loops over the batch, which vectorise where
+    loops over a dozen bins do not.
     """
     dim, bins = raw_widths.shape
     powers = jnp.exp(jnp.clip(jnp.concatenate([raw_widths, raw_heights]), -LARGEST_LOG, LARGEST_LOG))
-    sums = powers @ jnp.triu(jnp.ones((bins, bins + 1), powers.dtype), 1)  # of the bins before each; in the end, of all
+    sums = powers @ jnp.triu(
+        jnp.ones((bins, bins + 1), powers.dtype), 1
+    )  # of the bins before each; in the end, of all
     before, total = sums[:, :-1], sums[:, -1]
     room = 1 - MIN_BIN * bins
     share = (value / half_width + 1) / 2  # of the interval that lies left of the value
     side = slice(dim, None) if by_height else slice(None, dim)
-    log_slopes = jnp.pad(raw_slopes, ((0, 0), (1, 1)))  # slope one at both ends: the identity goes on smoothly
+    log_slopes = jnp.pad(
+        raw_slopes, ((0, 0), (1, 1))
+    )  # slope one at both ends: the identity goes on smoothly
     tables = before[:dim], before[dim:], powers[:dim], powers[dim:], log_slopes[:, :-1], log_slopes[:, 1:]
     chosen, least = [table[:, 0] for table in tables], jnp.zeros_like(value)
     for k in range(1, bins):

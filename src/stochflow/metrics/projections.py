@@ -20,10 +20,10 @@ def projected_energy_distance(
     r"""$2E\|X - Y\| - E\|X - X'\| - E\|Y - Y'\|$, a mean over groups, in $O(n \log n)$ where
     [`energy_distance`][stochflow.metrics.energy_distance] takes $O(n^2)$.
 
-    A distance is proportional to the mean of its projections, $\|x\| = E_\theta|\theta^\top x| / \gamma_d$ with $\theta$
-    uniform on the sphere, and on a line all pairs are summed by sorting. A group is a start, say: each is estimated
-    without bias, and the standard error is that over groups. Directions are random, in the plane evenly spread; they add
-    no bias, and noise in proportion to the distance itself.
+    A distance is proportional to the mean of its projections, $\|x\| = E_\theta|\theta^\top x| / \gamma_d$ with
+    $\theta$ uniform on the sphere, and on a line all pairs are summed by sorting. A group is a start, say: each is
+    estimated without bias, and the standard error is that over groups. Directions are random, in the plane evenly
+    spread; they add no bias, and noise in proportion to the distance itself.
     """
     if x.shape != y.shape or len(x) < 2 or x.shape[1] < 2:
         raise ValueError(
