@@ -216,7 +216,8 @@ class _Bench:
         if self.distilled.flow.dim > KDE_DIM:
             return None, None
         start_key, one_key, two_key, flow_key, fold_key, floor_key = jr.split(key, 6)
-        x0 = self.distilled.simulator.starts.draw(KDE_SAMPLES, key=start_key)
+        number = min(KDE_SAMPLES, self.groups * self.samples)
+        x0 = self.distilled.simulator.starts.draw(number, key=start_key)
         steps = math.ceil(FINER * gap / self.distilled.dt)
         scheme = self.distilled.simulator.scheme
         truth, again = (self.run(scheme, x0, gap, steps, k) for k in (one_key, two_key))

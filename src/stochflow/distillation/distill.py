@@ -153,13 +153,15 @@ def _prepare(sde, starts, horizon, support, config, key):
 
 def _units(simulator, region, relative, key) -> Units:
     """Mean and standard deviation on the line; for displacements, zero and the size of the longest."""
-    paths = jax.jit(lambda key: simulator.paths(TEST_PATHS, key=key))(key)
-    paths = paths[:, jnp.isfinite(paths).all(axis=(0, 2))]
-    _require_most(paths.shape[1], TEST_PATHS, simulator.dt)
-    folded = np.asarray(jax.vmap(jax.vmap(region.fold))(paths), np.float64)
+    everywhere = lambda function: jax.vmap(jax.vmap(function))
+    folded = np.asarray(
+        jax.jit(lambda key: everywhere(region.fold)(simulator.paths(TEST_PATHS, key=key)))(key)
+    )
+    folded = folded[:, np.isfinite(folded).all(axis=(0, 2))]
+    _require_most(folded.shape[1], TEST_PATHS, simulator.dt)
     distance = [_distance(folded[..., i], *bound) for i, bound in enumerate(region.bounds)]
-    support = Support(region.bounds, jnp.asarray(distance, paths.dtype))
-    line = np.asarray(jax.vmap(jax.vmap(support.to_line))(jnp.asarray(folded, paths.dtype)), np.float64)
+    support = Support(region.bounds, jnp.asarray(distance, folded.dtype))
+    line = np.asarray(jax.jit(everywhere(support.to_line))(folded), np.float64)
     line = line[:, np.isfinite(line).all(axis=(0, 2))]
     loc, scale = line.mean(axis=(0, 1)), line.std(axis=(0, 1))
     for i in relative:
@@ -168,7 +170,7 @@ def _units(simulator, region, relative, key) -> Units:
         raise ValueError(
             f"every coordinate must move; coordinate {int(np.argmin(scale))} stays where it starts."
         )
-    return Units(support, jnp.asarray(loc, paths.dtype), jnp.asarray(scale, paths.dtype))
+    return Units(support, jnp.asarray(loc, folded.dtype), jnp.asarray(scale, folded.dtype))
 
 
 def _distance(values, low, high) -> float:

@@ -22,6 +22,7 @@ class Box(eqx.Module):
     low: Float[Array, " dim"]
     high: Float[Array, " dim"]
 
+    @eqx.filter_jit
     def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
         order_key, place_key = jr.split(key)
         shape = number, self.low.shape[0]
@@ -37,6 +38,7 @@ class States(eqx.Module):
 
     states: Float[Array, "states dim"]
 
+    @eqx.filter_jit
     def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
         return self.states[jr.randint(key, (number,), 0, self.states.shape[0])]
 
@@ -46,6 +48,7 @@ class StartLaw(eqx.Module):
 
     function: Callable
 
+    @eqx.filter_jit
     def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
         return jax.vmap(lambda key: jnp.asarray(self.function(key), jnp.result_type(float)))(
             jr.split(key, number)

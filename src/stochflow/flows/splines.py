@@ -2,8 +2,9 @@
 Delbourgo, 1982).
 """
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 # No bin is narrower than this share of the interval, so that slopes and their logs stay finite.
 MIN_BIN = 1e-3
@@ -31,17 +32,34 @@ def _bin(value, raw_widths, raw_heights, raw_slopes, half_width, *, by_height):
         raw_slopes, ((0, 0), (1, 1))
     )  # slope one at both ends: the identity goes on smoothly
     tables = before[:dim], before[dim:], powers[:dim], powers[dim:], log_slopes[:, :-1], log_slopes[:, 1:]
-    chosen, least = [table[:, 0] for table in tables], jnp.zeros_like(value)
-    for k in range(1, bins):
-        above = (share - MIN_BIN * k) * total[side] >= room * before[side, k]
-        chosen = [jnp.where(above, table[:, k], old) for table, old in zip(tables, chosen, strict=True)]
-        least = jnp.where(above, MIN_BIN * k, least)
+    above = [(share - MIN_BIN * k) * total[side] >= room * before[side, k] for k in range(1, bins)]
+    number = sum((each.astype(jnp.int32) for each in above), jnp.zeros(dim, jnp.int32))
+    least = MIN_BIN * number
+    chosen = [_pick(table, number) for table in tables]
     x_before, y_before, x_power, y_power, log_d0, log_d1 = chosen
     left = lambda before, total: half_width * (2 * (least + room * before / total) - 1)
     size = lambda power, total: 2 * half_width * (MIN_BIN + room * power / total)
     x_total, y_total = total[:dim], total[dim:]
     corner = left(x_before, x_total), left(y_before, y_total)
     return *corner, size(x_power, x_total), size(y_power, y_total), jnp.exp(log_d0), jnp.exp(log_d1)
+
+
+@jax.custom_jvp
+def _pick(table: Float[Array, "dim bins"], number: Int[Array, " dim"]) -> Float[Array, " dim"]:
+    """The entry of that number in each row."""
+    columns = jnp.split(table, table.shape[1], axis=1)
+    chosen = columns[0][:, 0]
+    for k, column in enumerate(columns[1:], 1):
+        chosen = jnp.where(number >= k, column[:, 0], chosen)
+    return chosen
+
+
+@_pick.defjvp
+def _pick_jvp(primals, tangents):
+    """Backwards this is one elementwise choice; of the loop it would be one a bin."""
+    (table, number), (change, _) = primals, tangents
+    here = number[:, None] == jnp.arange(table.shape[1])[None]
+    return _pick(table, number), jnp.where(here, change, 0.0).sum(axis=1)
 
 
 def _log_slope(theta, secant, d0, d1):
