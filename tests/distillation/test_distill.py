@@ -11,8 +11,9 @@ import pytest
 
 import stochflow
 from stochflow import SDE, DistillConfig, distill, sde
-from stochflow.distillation.probe import choose_solver, find_symmetries
+from stochflow.distillation.probe import choose_solver, choose_steps, find_symmetries
 from stochflow.laws import GeometricBrownianMotion, OrnsteinUhlenbeck
+from stochflow.sde import EulerMaruyama
 from stochflow.training import CheckpointError
 
 # No couplings: the laws here are normal but for one, and most of the time is the compiler's.
@@ -111,11 +112,8 @@ def test_it_stops_when_the_held_out_likelihood_no_longer_improves(getkey):
     assert made.history[-1]["step"] < 1000
 
 
-def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    key = jr.key(3)
-    config = dataclasses.replace(TINY, steps=150, log_every=50)
-    make = lambda folder, key=key: distill(OU, starts=BOX, horizon=1.0, config=config, folder=folder, key=key)
-    whole = make(tmp_path / "whole")
+def test_a_run_goes_on_where_it_stopped(distilled, tmp_path, monkeypatch):
+    make = lambda key: distill(OU, starts=BOX, horizon=1.0, config=TINY, folder=tmp_path / "run", key=key)
     append, seen = stochflow.training.RunFolder.append_metrics, []
 
     def interrupt(folder, row):
@@ -127,12 +125,12 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(stochflow.training.RunFolder, "append_metrics", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            make(tmp_path / "cut")
-    again = make(tmp_path / "cut")
-    for a, b in zip(jax.tree.leaves(eqx.filter(whole.flow, eqx.is_array)), jax.tree.leaves(again.flow)):
-        assert (a == b).all()
+            make(jr.key(0))
+    again = make(jr.key(0))
+    whole, resumed = (jax.tree.leaves(eqx.filter(law.flow, eqx.is_array)) for law in (distilled, again))
+    assert all((a == b).all() for a, b in zip(whole, resumed, strict=True))
     with pytest.raises(CheckpointError, match="holds another run"):
-        make(tmp_path / "cut", jr.key(4))
+        make(jr.key(4))
 
 
 def test_the_solver_is_the_best_that_fits_the_noise():
@@ -146,13 +144,10 @@ def test_the_solver_is_the_best_that_fits_the_noise():
 
 
 def test_a_step_is_found_that_is_fine_enough(getkey):
-    stiff = sde.ornstein_uhlenbeck([30.0], [0.0], [1.0])
-    config = dataclasses.replace(TINY, steps=20, log_every=20, dt=None, solver="euler_maruyama")
-    made = [
-        distill(s, starts=([-1.0], [1.0]), horizon=1.0, config=config, key=jr.key(0))
-        for s in (stiff, sde.double_well())
-    ]
-    assert made[0].dt < made[1].dt <= 1 / 64
+    slow, stiff = (sde.ornstein_uhlenbeck([rate], [0.0], [1.0]) for rate in (1.0, 30.0))
+    x0 = jr.normal(getkey(), (256, 1))
+    coarse, fine = (choose_steps(system, EulerMaruyama(), x0, 1.0, key=jr.key(0)) for system in (slow, stiff))
+    assert coarse < fine
 
 
 PLAIN = SDE.autonomous(lambda x: -x, lambda x: 0 * x + 0.3, 2)

@@ -47,28 +47,28 @@ def examples() -> dict[str, Example]:
             heston(),
             ([-0.2, 0.005], [0.2, 0.15]),
             1.0,
-            DistillConfig(dt=1 / 256, layers=0, steps=25_000),
+            DistillConfig(dt=1 / 256, layers=0, steps=20_000),
             ("real", "positive"),
-            samples=65_536,
+            samples=32_768,
         ),
         "double-well": Example(
-            double_well(strength=2.0, noise=0.8), ([-2.0], [2.0]), 2.0, DistillConfig(layers=0, steps=10_000)
+            double_well(strength=2.0, noise=0.8), ([-2.0], [2.0]), 2.0, DistillConfig(layers=0, steps=6000)
         ),
         "lotka-volterra": Example(
             lotka_volterra(),
             ([0.3, 0.3], [2.5, 2.5]),
             4.0,
-            DistillConfig(octaves=2, steps=12_000),
+            DistillConfig(octaves=2, steps=8000),
             ("positive", "positive"),
         ),
         "fitzhugh-nagumo": Example(
-            fitzhugh_nagumo(), ([-2.2, -0.6], [2.2, 1.6]), 5.0, DistillConfig(octaves=2, steps=12_000)
+            fitzhugh_nagumo(), ([-2.2, -0.6], [2.2, 1.6]), 5.0, DistillConfig(octaves=2, steps=8000)
         ),
         "langevin": Example(
             langevin_chain(CHAIN),
             _thermal,
             1.0,
-            DistillConfig(width=64, layers=4, paths=8192, rows=32, batch_size=512, steps=8000),
+            DistillConfig(width=64, layers=4, paths=8192, rows=32, batch_size=512, steps=5000),
             samples=4096,
         ),
     }
