@@ -32,6 +32,8 @@ GAPS = (0.125, 0.5, 1.0)
 KDE_DIM, KDE_SAMPLES = 3, 10_000
 PIT_STARTS, PIT_SAMPLES = 2048, 255
 REPEATS = 20
+# Euler–Maruyama is not tried in more steps than these.
+MOST_STEPS = 2048
 # Of a timed batch: the same number to each of two or four cores, and each small enough for the cache.
 CHUNKS = 4
 # In the plane so many lines give the distance to a hundredth; beyond it they are drawn at random.
@@ -212,10 +214,9 @@ class _Bench:
 
         Powers of two first, then the number between the last two.
         """
-        finest = math.ceil(FINER * gap / self.distilled.dt)
         error = lambda steps: distance(self.solve(EulerMaruyama(), x0, gap, steps, jr.fold_in(key, steps)))[0]
         steps, energy = 1, error(1)
-        while energy > aim and steps < finest:
+        while energy > aim and steps < MOST_STEPS:
             steps *= 2
             energy = error(steps)
         between = 3 * steps // 4
