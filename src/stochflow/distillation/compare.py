@@ -239,7 +239,8 @@ class _Bench:
 
     def _pit(self, gap, key):
         start_key, end_key, pit_key = jr.split(key, 3)
-        x0 = self.distilled.simulator.starts.draw(PIT_STARTS, key=start_key)
+        number = min(PIT_STARTS, self.groups * self.samples)
+        x0 = self.distilled.simulator.starts.draw(number, key=start_key)
         steps = math.ceil(FINER * gap / self.distilled.dt)
         ends = self.run(self.distilled.simulator.scheme, x0, gap, steps, end_key)
         kept = jnp.isfinite(ends).all(axis=1)
