@@ -22,7 +22,15 @@ from ..training import Problem, RunFolder, train
 from ..training.checkpoint import describe, fingerprint
 from .config import DistillConfig
 from .pool import Pool, Simulator, Units
-from .probe import TEST_PATHS, check_shapes, choose_solver, choose_steps, find_symmetries, solver_name
+from .probe import (
+    PROBED,
+    TEST_PATHS,
+    check_shapes,
+    choose_solver,
+    choose_steps,
+    find_symmetries,
+    solver_name,
+)
 from .starts import Starts, make_starts
 
 # Pairs of paths of their own, the same for every validation.
@@ -138,7 +146,7 @@ def _prepare(sde, starts, horizon, support, config, key):
     made = make_starts(starts, sde.dim, region, key=start_key)
     x0 = made.draw(TEST_PATHS, key=draw_key)
     times = horizon * jr.uniform(time_key, (TEST_PATHS,), x0.dtype)
-    symmetries = find_symmetries(sde, x0, times)
+    symmetries = find_symmetries(sde, x0[:PROBED], times[:PROBED])
     scheme = choose_solver(sde, config.solver, symmetries)
     if config.dt is None:
         steps = choose_steps(sde, scheme, x0, horizon, key=step_key)

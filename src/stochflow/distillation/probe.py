@@ -13,6 +13,8 @@ from ..sde.solvers import SOLVERS, find_solver
 # Steps per horizon that the choice of `dt` is made from; the finest is the truth of the test.
 FINEST, COARSEST = 1024, 64
 TEST_PATHS = 1024
+# States at which derivatives are taken: a symmetry that holds at all of them is no accident.
+PROBED = 64
 # Of a standard deviation: below what a flow of moderate size learns. In an energy distance it is about 5e-6.
 TOLERANCE = 3e-3
 # Beyond the noise of the test itself, in standard errors.

@@ -47,9 +47,9 @@ def examples() -> dict[str, Example]:
             heston(),
             ([-0.2, 0.005], [0.2, 0.15]),
             1.0,
-            DistillConfig(dt=1 / 256, layers=0, steps=40_000),
+            DistillConfig(dt=1 / 256, layers=0, steps=20_000),
             ("real", "positive"),
-            samples=65_536,
+            samples=32_768,
         ),
         "double-well": Example(
             double_well(strength=2.0, noise=0.8), ([-2.0], [2.0]), 2.0, DistillConfig(layers=0, steps=6000)
