@@ -106,8 +106,8 @@ class Comparison:
             (
                 f"{g.gap:g}",
                 "–" if g.kl is None else f"{g.kl:.3f} ({g.kl_floor:.3f})",
-                f"{g.energy:.1e} ± {g.energy_se:.0e}",
-                f"{g.floor:.1e} ± {g.floor_se:.0e}",
+                f"{g.energy:.1e} ± {g.energy_se:.1e}",
+                f"{g.floor:.1e} ± {g.floor_se:.1e}",
                 f"{max(g.pit):.3f}",
                 f"{min(g.pit_p):.2f}",
                 f"{1e9 * g.flow_seconds:.0f}",
