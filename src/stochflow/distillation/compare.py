@@ -92,9 +92,10 @@ class Comparison:
         return self.train_seconds / saved if saved > 0 else math.inf
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """For JSON, which has no infinity: a break-even that never comes is `None`."""
+        break_even = self.break_even if math.isfinite(self.break_even) else None
         gaps = [dataclasses.asdict(gap) | {"speedup": gap.speedup} for gap in self.gaps]
-        return dataclasses.asdict(self) | {"gaps": gaps, "break_even": self.break_even}
+        return dataclasses.asdict(self) | {"gaps": gaps, "break_even": break_even}
 
     def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Headers, and a row a gap."""

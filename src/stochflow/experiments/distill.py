@@ -149,6 +149,7 @@ def outcome_rows(outcomes: dict[str, dict[str, Any]]) -> tuple[tuple[str, ...], 
         for gap in comparison["gaps"]:
             kl = "–" if gap["kl"] is None else f"{gap['kl']:.3f} ({gap['kl_floor']:.3f})"
             last = gap is comparison["gaps"][-1]
+            pays = "never" if comparison["break_even"] is None else f"{comparison['break_even']:.1e}"
             rows.append(
                 (
                     name,
@@ -157,9 +158,9 @@ def outcome_rows(outcomes: dict[str, dict[str, Any]]) -> tuple[tuple[str, ...], 
                     f"{gap['energy']:.1e} ± {gap['energy_se']:.1e}",
                     f"{max(gap['pit']):.3f}",
                     str(gap["solver_steps"]),
-                    f"{gap['speedup']:.1f}",
+                    f"{gap['speedup']:.2g}",
                     f"{comparison['train_seconds']:.0f}" if last else "",
-                    f"{comparison['break_even']:.1e}" if last else "",
+                    pays if last else "",
                 )
             )
     return headers, rows
