@@ -16,6 +16,7 @@ from ..experiments.missing import MissingSetting
 from ..experiments.mocap import MocapSetting
 from ..training.checkpoint import CheckpointError, RunFolder
 from .data import add_data_commands, print_card
+from .distill import register as register_distill
 from .flags import flags_from
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ app = typer.Typer(
 reproduce = typer.Typer(help="The paper's tables, one command each.", no_args_is_help=True)
 app.add_typer(reproduce, name="reproduce")
 add_data_commands(app)
+register_distill(app, reproduce)
 console = Console()
 
 Out = Annotated[Path, typer.Option(help="Folder for checkpoints, figures, JSON and the report.")]
