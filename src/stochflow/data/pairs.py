@@ -124,7 +124,7 @@ class PairSampler(eqx.Module):
             lags = jnp.where(use_first, first_lags, lags)
         ends = rows + lags
         u = None if self.u is None else self.u[rows]
-        if u is not None and self.ahead:
+        if u is not None and self.u is not None and self.ahead:
             u = u.at[:, -self.ahead :].set(self.u[ends, -self.ahead :])
         return Pairs(self.values[rows], self.values[ends], self.times[rows], self.times[ends], u)
 
