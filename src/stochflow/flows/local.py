@@ -91,6 +91,10 @@ class LocalFlow(AbstractTransition):
     def cond_dim(self) -> int:
         return self.dim + self.law.cond_dim
 
+    @property
+    def autonomous(self) -> bool:
+        return self.law.autonomous
+
     def corrected(self, correction: Correction | None) -> "LocalFlow":
         """The same law with another correction."""
         return eqx.tree_at(lambda flow: flow.correction, self, correction, is_leaf=lambda leaf: leaf is None)
