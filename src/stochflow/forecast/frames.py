@@ -36,10 +36,10 @@ class Panel:
     """
 
     ids: list[Any]
-    times: list[Float[np.ndarray, " rows"]]
-    values: list[Float[np.ndarray, "rows dim"]]
-    past: list[Float[np.ndarray, "rows past"]]
-    future: list[Float[np.ndarray, "rows future"]]
+    times: list[Float[np.ndarray, " _rows"]]
+    values: list[Float[np.ndarray, "_rows dim"]]
+    past: list[Float[np.ndarray, "_rows past"]]
+    future: list[Float[np.ndarray, "_rows future"]]
     static: Float[np.ndarray, "series static"]
     rows: list[np.ndarray]
 

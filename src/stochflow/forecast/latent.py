@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -13,7 +15,7 @@ from ..inference import forecast_latent, impute_latent
 from ..latent import ObservedFlow, latent_flow
 from ..laws import Support
 from ..training import LatentConfig, fit_latent
-from .direct import _to_line, mark_of
+from .direct import mark_of, on_line
 from .frames import Panel
 
 # Hidden dimensions a channel, and beside: room for what a channel does not show, such as its trend.
@@ -51,7 +53,7 @@ class LatentModel:
         key: PRNGKeyArray,
     ) -> np.ndarray:
         """Draws at later times of one series, (samples, times, channels)."""
-        line = self._line(values[-PAST:])
+        line = _line(self.support, values[-PAST:])
         drawn = forecast_latent(
             self.flow, times[-PAST:], line, at, samples=samples, joint=joint, max_gap=self.horizon,
             key=jr.fold_in(key, mark_of(name)),
@@ -70,17 +72,18 @@ class LatentModel:
     ) -> np.ndarray:
         """Draws at times within one series, (samples, times, channels)."""
         key = jr.fold_in(key, mark_of(name))
-        drawn = impute_latent(self.flow, times, self._line(values), at, samples=samples, key=key)
+        drawn = impute_latent(self.flow, times, _line(self.support, values), at, samples=samples, key=key)
         return self._back(drawn.values)
-
-    def _line(self, values):
-        filled = np.where(np.isnan(values), _inside(self.support), values)
-        line = np.asarray(_to_line(self.support, jnp.asarray(filled, jnp.float32)), np.float64)
-        return np.where(np.isnan(values), np.nan, line)
 
     def _back(self, draws):
         flat = jnp.asarray(draws).reshape(-1, self.dim)
         return np.asarray(_from_line(self.support, flat)).reshape(np.shape(draws))
+
+
+def _line(support: Support, values: np.ndarray) -> np.ndarray:
+    """Values on the line, NaN where there is none."""
+    filled = np.where(np.isnan(values), _inside(support), values)
+    return np.where(np.isnan(values), np.nan, on_line(support, filled))
 
 
 def _inside(support: Support) -> np.ndarray:
@@ -97,9 +100,8 @@ def _inside(support: Support) -> np.ndarray:
     return np.array([pick(*bound) for bound in support.bounds])
 
 
+@eqx.filter_jit
 def _from_line(support, flat):
-    import jax
-
     return jax.vmap(lambda y: support.from_line(y)[0])(flat)
 
 
@@ -117,8 +119,7 @@ def fit_latent_model(
     channels = len(names)
     dim = min(MOST_HIDDEN, HIDDEN_PER_CHANNEL * channels + HIDDEN_BESIDE)
     model_key, fit_key = jr.split(key)
-    shell = LatentModel(None, support, names)  # type: ignore[arg-type]
-    data = Trajectories.from_series(panel.times, [shell._line(x) for x in panel.values], names=panel.ids)
+    data = Trajectories.from_series(panel.times, [_line(support, x) for x in panel.values], names=panel.ids)
     model = latent_flow(channels, dim, posterior="smooth", width=32, layers=2, hidden=32, key=model_key)
     config = LatentConfig(
         steps=steps,
