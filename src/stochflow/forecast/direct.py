@@ -352,20 +352,26 @@ def make_support(x: np.ndarray, names: tuple[str, ...], intervals: list[Any]) ->
     and a line beyond: what is rare is not blown up."""
     region = Support(intervals)
     reach = np.ones(len(names))
+    check_support(x, names, region)
     for i, (low, high) in enumerate(region.bounds):
         seen = x[~np.isnan(x[:, i]), i]
         if not len(seen) or np.ptp(seen) == 0:
             what = f"is constant ({seen[0]:g})" if len(seen) else "is never observed"
             raise ValueError(f"column {names[i]!r} {what}: it has no law to learn; drop it.")
-        outside = (seen <= low) | (seen >= high)
-        if outside.any():
-            raise ValueError(
-                f"column {names[i]!r} must lie between {low:g} and {high:g}, as `support` says; got "
-                f"{seen[outside.argmax()]:g}."
-            )
         if np.isfinite(low) != np.isfinite(high):
             reach[i] = (seen - low).max() if np.isfinite(low) else (high - seen).max()
     return Support(region.bounds, jnp.asarray(reach, jnp.float32))
+
+
+def check_support(x: np.ndarray, names: tuple[str, ...], support: Support) -> None:
+    """All values that are there must lie within the support."""
+    for i, (low, high) in enumerate(support.bounds):
+        outside = (x[:, i] <= low) | (x[:, i] >= high)
+        if outside.any():
+            raise ValueError(
+                f"column {names[i]!r} must lie between {low:g} and {high:g}, as `support` says; got "
+                f"{x[outside.argmax(), i]:g}."
+            )
 
 
 def _differ(series, units) -> bool:

@@ -26,20 +26,16 @@ PAST = 512
 
 @dataclasses.dataclass(frozen=True)
 class LatentModel:
-    """A fitted latent flow on the line of its support."""
+    """A fitted latent flow on the line of its support. Forecasts go on in steps no longer than `horizon`."""
 
     flow: ObservedFlow
     support: Support
     names: tuple[str, ...]
+    horizon: float
 
     @property
     def dim(self) -> int:
         return len(self.names)
-
-    @property
-    def horizon(self) -> float:
-        assert self.flow.units.horizon is not None
-        return self.flow.units.horizon
 
     def draw(
         self,
@@ -126,6 +122,8 @@ def fit_latent_model(
         log_every=steps,
         batch_size=min(32, max(8, len(panel))),
         learning_rate=5e-3,
+        warmup_steps=min(500, steps // 4),
+        ema=0.99,
         beta_skip=1.0,
         skip_scheme="log",
         skip_starts=128,
@@ -134,4 +132,6 @@ def fit_latent_model(
         consistency=0.0,
     )
     result = fit_latent(model, data, config=config, progress=progress, key=fit_key)
-    return LatentModel(result.flow, support, names)
+    longest = result.flow.units.horizon
+    assert longest is not None
+    return LatentModel(result.flow, support, names, longest if horizon is None else min(horizon, longest))
