@@ -204,16 +204,15 @@ def _as_series(times: Any) -> nw.Series:
         each = [parsed(nw.new_series("times", [str(text)], backend=backend), "`times`") for text in array]
         array = np.array([moment for series in each for moment in series.to_list()], object)
     if array.dtype == object:
-        moments = [m.to_pydatetime() if hasattr(m, "to_pydatetime") else m for m in array]
-        zones = {getattr(moment, "tzinfo", None) for moment in moments}
-        if all(isinstance(moment, datetime.datetime) for moment in moments):
-            return _moments(moments, zones, backend)
-        return nw.new_series("times", moments, backend=backend)
+        if all(isinstance(moment, datetime.date) for moment in array):
+            return _moments(list(array), backend)
+        return nw.new_series("times", list(array), backend=backend)
     return nw.new_series("times", array, backend=backend)
 
 
-def _moments(moments: list[datetime.datetime], zones: set, backend: Any) -> nw.Series:
-    """Datetimes of Python, all with a time zone or all without."""
+def _moments(moments: list[Any], backend: Any) -> nw.Series:
+    """Dates or datetimes of Python, all with a time zone or all without."""
+    zones = {getattr(moment, "tzinfo", None) for moment in moments}
     if None in zones and len(zones) > 1:
         raise ValueError("`times` must all have a time zone, or none of them.")
     if None not in zones:
