@@ -25,6 +25,8 @@ AT_ONCE = 1 << 18
 HORIZON_SHARE = 20
 # Draws of a path between two rows, of which the next row then chooses.
 PARTICLES = 512
+# Of a series in the units of all: a standard deviation below this is none.
+STILL = 1e-6
 # Of channels that were seen in part of a row, in standard deviations of the draws: how near a draw must come.
 KERNEL = 0.5
 
@@ -40,11 +42,20 @@ class Units(eqx.Module):
     horizon: float = eqx.field(static=True)
 
     def values(self, x: np.ndarray) -> np.ndarray:
-        line = np.asarray(_to_line(self.support, jnp.asarray(x, jnp.result_type(float))), np.float64)
-        return (line - np.asarray(self.loc)) / np.asarray(self.scale)
+        return (on_line(self.support, x) - np.asarray(self.loc)) / np.asarray(self.scale)
 
     def covariates(self, u: np.ndarray) -> np.ndarray:
         return (u - np.asarray(self.covariate_loc)) / np.asarray(self.covariate_scale)
+
+
+def on_line(support: Support, x: Float[np.ndarray, "rows dim"]) -> Float[np.ndarray, "rows dim"]:
+    """Rows of values on the line; a program for each power of two serves all lengths."""
+    if support.is_everything:
+        return np.asarray(x, np.float64)
+    padded = np.ones((1 << (len(x) - 1).bit_length(), x.shape[1])) * x[:1]
+    padded[: len(x)] = x
+    line = _to_line(support, jnp.asarray(padded, jnp.result_type(float)))
+    return np.asarray(line, np.float64)[: len(x)]
 
 
 @eqx.filter_jit
@@ -86,9 +97,7 @@ class DirectModel(eqx.Module):
 
     def own(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Centre and spread of one series in the law's units."""
-        if not self.own_scale or len(z) < 2:
-            return np.zeros(self.dim), np.ones(self.dim)
-        return z.mean(0), np.maximum(z.std(0), 1e-6)
+        return own_units(z) if self.own_scale else (np.zeros(self.dim), np.ones(self.dim))
 
     def past(self, panel: Panel) -> Past:
         """Read each series up to its last complete row."""
@@ -159,6 +168,12 @@ class DirectModel(eqx.Module):
                 self, past.memory, *map(as_float, (past.known, past.centre, past.spread, gaps, ahead, x_t))
             )
         )
+
+
+def own_units(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and spread of one series in the law's units; one that has not moved yet will move as much as others do."""
+    spread = z.std(axis=0)
+    return z.mean(axis=0), np.where(spread > STILL, spread, 1.0)
 
 
 def complete_rows(panel: Panel, i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -293,20 +308,22 @@ def fit_direct(
     horizon = plan.horizon or _horizon(series)
     units = _units(series, names, plan.support, horizon)
     own_scale = _differ(series, units) if plan.own_scale is None else plan.own_scale
-    shell = DirectModel(None, None, units, panel.future[0].shape[1], own_scale)  # type: ignore[arg-type]
+    ahead = panel.future[0].shape[1]
+    if own_scale:
+        units = _typical(series, units)
     pieces = []
     for t, x, u in series:
         z = units.values(x)
-        centre, spread = shell.own(z) if own_scale else (np.zeros(z.shape[1]), np.ones(z.shape[1]))
+        centre, spread = own_units(z) if own_scale else (np.zeros(z.shape[1]), np.ones(z.shape[1]))
         pieces.append(((t - t[0]) / horizon, (z - centre) / spread, units.covariates(u)))
     gap = float(np.median(np.concatenate([np.diff(t) for t, _, _ in pieces])))
     history = History.fit([(t, z) for t, z, _ in pieces], gap)
     read = [Piece(t, z, np.concatenate([history.along(t, z), u], axis=1)) for t, z, u in pieces]
     law, checks = learn(
-        read, history.usual, shell.ahead, plan.learning, folder=plan.folder, progress=progress, key=key
+        read, history.usual, ahead, plan.learning, folder=plan.folder, progress=progress, key=key
     )
     checks = [check._replace(gap=check.gap * horizon) for check in checks]
-    return DirectModel(law, history, units, shell.ahead, own_scale), checks
+    return DirectModel(law, history, units, ahead, own_scale), checks
 
 
 def _horizon(series) -> float:
@@ -322,9 +339,16 @@ def _units(series, names, intervals, horizon) -> Units:
     x, u = (np.concatenate([each[i] for each in series]) for i in (1, 2))
     support = make_support(x, names, intervals)
     as_array = lambda array: jnp.asarray(array, jnp.float32)
-    line = np.asarray(_to_line(support, as_array(x)), np.float64)
+    line = on_line(support, x)
     centre, spread = (u.mean(0), np.maximum(u.std(0), 1e-6)) if u.shape[1] else (np.zeros(0), np.ones(0))
     return Units(support, *map(as_array, (line.mean(0), line.std(0), centre, spread)), horizon=horizon)
+
+
+def _typical(series, units) -> Units:
+    """The same units with the spread of the usual series, and not that of all together, as one."""
+    spreads = np.array([units.values(x).std(axis=0) for _, x, _ in series])
+    typical = np.array([np.median(each[each > STILL]) if (each > STILL).any() else 1.0 for each in spreads.T])
+    return dataclasses.replace(units, scale=units.scale * jnp.asarray(typical, units.scale.dtype))
 
 
 def make_support(x: np.ndarray, names: tuple[str, ...], intervals: list[Any]) -> Support:
@@ -332,20 +356,26 @@ def make_support(x: np.ndarray, names: tuple[str, ...], intervals: list[Any]) ->
     and a line beyond: what is rare is not blown up."""
     region = Support(intervals)
     reach = np.ones(len(names))
+    check_support(x, names, region)
     for i, (low, high) in enumerate(region.bounds):
         seen = x[~np.isnan(x[:, i]), i]
         if not len(seen) or np.ptp(seen) == 0:
             what = f"is constant ({seen[0]:g})" if len(seen) else "is never observed"
             raise ValueError(f"column {names[i]!r} {what}: it has no law to learn; drop it.")
-        outside = (seen <= low) | (seen >= high)
-        if outside.any():
-            raise ValueError(
-                f"column {names[i]!r} must lie between {low:g} and {high:g}, as `support` says; got "
-                f"{seen[outside.argmax()]:g}."
-            )
         if np.isfinite(low) != np.isfinite(high):
             reach[i] = (seen - low).max() if np.isfinite(low) else (high - seen).max()
     return Support(region.bounds, jnp.asarray(reach, jnp.float32))
+
+
+def check_support(x: np.ndarray, names: tuple[str, ...], support: Support) -> None:
+    """All values that are there must lie within the support."""
+    for i, (low, high) in enumerate(support.bounds):
+        outside = (x[:, i] <= low) | (x[:, i] >= high)
+        if outside.any():
+            raise ValueError(
+                f"column {names[i]!r} must lie between {low:g} and {high:g}, as `support` says; got "
+                f"{x[outside.argmax(), i]:g}."
+            )
 
 
 def _differ(series, units) -> bool:

@@ -1,6 +1,7 @@
 """A fitted forecaster as a model file, and back."""
 
 import dataclasses
+import datetime
 import json
 import os
 from typing import Any
@@ -13,7 +14,7 @@ from .direct import DirectModel, Past, Units
 from .evaluate import Fitted
 from .forecaster import Forecaster, NotFittedError
 from .frames import Columns
-from .history import History, Memory
+from .history import HALF_LIVES, History, Memory
 from .latent import LatentModel
 from .times import TimeAxis
 
@@ -39,7 +40,7 @@ def save_forecaster(forecaster: Forecaster, path: str | os.PathLike) -> None:
     model = fitted.model
     if isinstance(model, LatentModel):
         spec, arrays = pack({"flow": model.flow, "support": model.support}, prefix="model.")
-        write_archive(path, manifest | {"model": spec}, arrays)
+        write_archive(path, manifest | {"model": spec, "horizon": model.horizon}, arrays)
         return
     spec, arrays = pack({"law": model.law, "support": model.units.support}, prefix="model.")
     manifest |= {
@@ -51,7 +52,7 @@ def save_forecaster(forecaster: Forecaster, path: str | os.PathLike) -> None:
     }
     past = forecaster.past_
     assert past is not None
-    ids = np.frombuffer(json.dumps([_plain(name) for name in past.ids]).encode(), np.uint8)
+    ids = np.frombuffer(json.dumps([_named_id(name) for name in past.ids]).encode(), np.uint8)
     arrays |= {name: np.asarray(value) for name, value in _direct_arrays(model, past).items()}
     write_archive(path, manifest, arrays | {"past.ids": ids.astype(np.int32)})
 
@@ -67,7 +68,9 @@ def load_forecaster(cls: type[Forecaster], path: str | os.PathLike) -> Forecaste
         return _build(cls, manifest, tensors)
     except ModelFileError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (
+        KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError
+    ) as error:  # fmt: skip
         reason = " ".join(str(error).split())
         raise ModelFileError(
             f"{os.fspath(path)!r} does not hold a whole forecaster ({type(error).__name__}: {reason}): save it again."
@@ -86,7 +89,9 @@ def _build(cls, manifest, tensors) -> Forecaster:
     parts = unpack(manifest["model"], tensors, prefix="model.")
     past = None
     if "flow" in parts:
-        model: DirectModel | LatentModel = LatentModel(parts["flow"], parts["support"], names)
+        model: DirectModel | LatentModel = LatentModel(
+            parts["flow"], parts["support"], names, _positive("horizon", manifest["horizon"])
+        )
     else:
         model, past = _direct(manifest, tensors, parts)
     if model.dim != len(names) or parts["support"].dim != len(names):
@@ -117,9 +122,10 @@ def _direct(manifest, tensors, parts) -> tuple[DirectModel, Past]:
     wide = lambda name: np.asarray(tensors[name])
     single = lambda name: jnp.asarray(tensors[name], jnp.float32)
     law, support = parts["law"], parts["support"]
-    horizon, gap, ahead = float(manifest["horizon"]), float(manifest["usual_gap"]), int(manifest["ahead"])
-    if not (horizon > 0 and gap > 0 and ahead >= 0):
-        raise ValueError("horizon and usual gap must be positive")
+    horizon, gap = (_positive(name, manifest[name]) for name in ("horizon", "usual_gap"))
+    ahead = manifest["ahead"]
+    if type(ahead) is not int or ahead < 0:
+        raise ValueError("the number of covariates that are known ahead must be an integer ≥ 0")
     units = Units(
         support,
         single("units.loc"),
@@ -129,7 +135,7 @@ def _direct(manifest, tensors, parts) -> tuple[DirectModel, Past]:
         horizon,
     )
     history = History(single("history.usual"), single("history.centre"), single("history.width"), gap)
-    ids = json.loads(wide("past.ids").astype(np.uint8).tobytes().decode())
+    ids = [_read_id(name) for name in json.loads(wide("past.ids").astype(np.uint8).tobytes().decode())]
     memory: Any = Memory(**{name: wide(f"past.memory.{name}") for name in Memory._fields})  # type: ignore[arg-type]
     past = Past(memory, wide("past.last"), wide("past.known"), ids, wide("past.centre"), wide("past.spread"))
     model = DirectModel(law, history, units, ahead, bool(manifest["own_scale"]))
@@ -153,10 +159,14 @@ def _check_shapes(model: DirectModel, past: Past) -> None:
         "spread": (past.spread, (series, dim)),
         "x": (past.memory.x, (series, dim)),
         "size": (past.memory.size, (series, dim)),
+        "means": (past.memory.means, (series, len(HALF_LIVES), dim)),
+        "variances": (past.memory.variances, (series, len(HALF_LIVES), dim)),
     }
     for name, (array, shape) in wanted.items():
         if array.shape != shape:
             raise ValueError(f"{name!r} has shape {array.shape} where {shape} is needed")
+        if not np.isfinite(np.asarray(array)).all():
+            raise ValueError(f"{name!r} holds NaN or infinity")
     for name, array in {
         "scale": model.units.scale,
         "spread": past.spread,
@@ -167,9 +177,35 @@ def _check_shapes(model: DirectModel, past: Past) -> None:
 
 
 def _params(forecaster: Forecaster) -> dict[str, Any]:
-    """The parameters; a length of time in words."""
+    """The parameters; a length of time that is neither words nor a number in words."""
     params = forecaster.get_params()
-    return params if params["horizon"] is None else params | {"horizon": forecaster.horizon_}
+    if isinstance(params["horizon"], datetime.timedelta | np.timedelta64):
+        return params | {"horizon": forecaster.horizon_}
+    return params
+
+
+def _positive(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ValueError(f"{name!r} must be a positive number")
+    return float(value)
+
+
+def _named_id(name: Any) -> Any:
+    """An id as plain JSON; of a date or a datetime, its kind and its text."""
+    name = _plain(name)
+    if name is None or not isinstance(name, str | int | float | datetime.date):
+        raise ValueError(f"ids must be text, numbers or dates to be saved; got {name!r}: make them strings, and fit.")
+    if not isinstance(name, datetime.date):
+        return name
+    kind = "datetime" if isinstance(name, datetime.datetime) else "date"
+    return {kind: name.isoformat()}
+
+
+def _read_id(name: Any) -> Any:
+    if isinstance(name, str | int | float):
+        return name
+    [(kind, text)] = name.items()
+    return {"date": datetime.date, "datetime": datetime.datetime}[kind].fromisoformat(text)
 
 
 def _plain(value: Any) -> Any:

@@ -12,12 +12,12 @@ import narwhals as nw
 import numpy as np
 
 from .backtest import backtest
-from .direct import DirectModel, DirectPlan, Past, fit_direct, make_support
+from .direct import DirectModel, DirectPlan, Past, check_support, fit_direct, make_support
 from .evaluate import Fitted, draw_origins, impute_series, score_rows
 from .frames import Columns, Panel, as_frame, find_columns, read_panel
 from .latent import LatentModel, fit_latent_model
 from .learn import Check, LearnConfig
-from .outputs import between_frame, filled_frame, model_card, sample_frame, score_frame, summary_frame
+from .outputs import between_frame, check_levels, filled_frame, model_card, sample_frame, score_frame, summary_frame
 from .requests import forecast_times, known_ahead
 from .times import read_times
 
@@ -165,7 +165,7 @@ class Forecaster:
         else:
             support = make_support(np.concatenate(panel.values), names, intervals)
             model = fit_latent_model(
-                panel, names, support, horizon=horizon, steps=self.steps, progress=self.progress, key=key
+                panel, names, support, horizon=horizon, steps=int(self.steps), progress=self.progress, key=key
             )
         gap = float(np.median(np.concatenate([np.diff(t) for t in panel.times])))
         card = model_card(panel, axis, names, kind, model, checks, clock.monotonic() - begin)
@@ -188,20 +188,16 @@ class Forecaster:
                 raise ValueError(f"`{name}` must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
         for name in ("steps", "batch_size", "width"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if not _is_integer(value) or value < 1:
                 raise ValueError(f"`{name}` must be a positive integer; got {value!r}.")
-        if (
-            isinstance(self.folds, bool)
-            or not isinstance(self.folds, int)
-            or self.folds < 0
-            or self.folds == 1
-        ):
+        if not _is_integer(self.folds) or self.folds < 0 or self.folds == 1:
             raise ValueError(f"`folds` must be 0, or an integer of at least 2; got {self.folds!r}.")
         _seed(self.random_state, self)
 
     def _learning(self) -> LearnConfig:
+        plain = lambda value: value.item() if isinstance(value, np.generic) else value
         shared = {field.name for field in dataclasses.fields(LearnConfig)}
-        return LearnConfig(**{name: value for name, value in self.get_params().items() if name in shared})
+        return LearnConfig(**{name: plain(value) for name, value in self.get_params().items() if name in shared})
 
     def _choose(self, panel: Panel, columns: Columns) -> str:
         if self.kind != "auto":
@@ -261,6 +257,7 @@ class Forecaster:
         - `random_state`: seed of the draws.
         """
         fitted = self._fitted()
+        check_levels(quantiles, interval)
         draws, ids, at, like = self._forecast(df, horizon, every, times, future, samples, paths, random_state)
         if samples is not None and quantiles is None and interval is None:
             return sample_frame(draws, ids, at, fitted.names, fitted.columns, fitted.axis, like)
@@ -282,9 +279,7 @@ class Forecaster:
     def _forecast_panel(self, panel, horizon, every, times, future, samples, paths, random_state):
         """Draws (series, samples, times, dim), ids and times; of the series of the fit if there is no panel."""
         fitted = self._fitted()
-        if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
-            raise ValueError(f"`samples` must be a positive integer; got {samples!r}.")
-        number = DRAWS if samples is None else samples
+        number = DRAWS if samples is None else _count(samples)
         key = jr.key(_seed(random_state, self))
         if isinstance(fitted.model, DirectModel):
             past = self.past_ if panel is None else fitted.model.past(panel)
@@ -292,8 +287,12 @@ class Forecaster:
             at = forecast_times(fitted, past.last, past.ids, horizon, every, times)
             ahead = known_ahead(fitted, future, past.ids, at)
             return fitted.model.draw(past, at, ahead, samples=number, joint=paths, key=key), past.ids, at
+        for name, x in zip(panel.ids, panel.values, strict=True):
+            if np.isnan(x).all():
+                raise ValueError(f"series {name!r} has no value to start from: leave it out.")
         last = np.array([t[~np.isnan(x).all(1)][-1] for t, x in zip(panel.times, panel.values, strict=True)])
         at = forecast_times(fitted, last, panel.ids, horizon, every, times)
+        known_ahead(fitted, future, panel.ids, at)
         series = zip(panel.times, panel.values, at, panel.ids, strict=True)
         drawn = [fitted.model.draw(t, x, a, n, samples=number, joint=paths, key=key) for t, x, a, n in series]
         return np.stack(drawn), panel.ids, at
@@ -322,7 +321,10 @@ class Forecaster:
             past=c.past,
             future=c.future,
         )
-        return read_panel(frame, there, fitted.axis, channels=fitted.names if c.channel else None)[0]
+        panel = read_panel(frame, there, fitted.axis, channels=fitted.names if c.channel else None)[0]
+        support = fitted.model.units.support if isinstance(fitted.model, DirectModel) else fitted.model.support
+        check_support(np.concatenate(panel.values), fitted.names, support)
+        return panel
 
     # --- what lies between, and how good it is ------------------------------------------------------------------
 
@@ -343,7 +345,8 @@ class Forecaster:
             )
         key = jr.key(_seed(random_state, self))
         wanted = None if times is None else np.unique(read_times(times, fitted.axis))
-        draw = lambda i, at: impute_series(fitted, panel, i, at, samples=samples, key=key)
+        number = _count(samples)
+        draw = lambda i, at: impute_series(fitted, panel, i, at, samples=number, key=key)
         if wanted is None:
             return filled_frame(frame, panel, fitted.names, draw)
         return between_frame(wanted, panel, fitted.names, fitted.columns, fitted.axis, frame, draw)
@@ -365,7 +368,8 @@ class Forecaster:
         """
         fitted, panel = self._fitted(), self._panel(df)
         length = None if gap is None else fitted.axis.length(gap, "gap")
-        return score_rows(fitted, panel, metric, length, samples=samples, seed=_seed(random_state, self))
+        number = _count(samples, least=2)
+        return score_rows(fitted, panel, metric, length, samples=number, seed=_seed(random_state, self))
 
     def backtest(
         self,
@@ -390,7 +394,7 @@ class Forecaster:
             raise ValueError(
                 f"`start` must lie between 0 and 1 and `folds` be at least 1; got {start}, {folds}."
             )
-        seed = _seed(random_state, self)
+        seed, samples = _seed(random_state, self), _count(samples, least=2)
         frame = as_frame(df)
         found = find_columns(frame, **columns)
         panel, axis, names = read_panel(frame, found)
@@ -438,8 +442,19 @@ class Forecaster:
         return load_forecaster(cls, path)
 
 
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _count(samples: Any, least: int = 1) -> int:
+    if not _is_integer(samples) or samples < least:
+        what = "a positive integer" if least == 1 else f"an integer of at least {least}"
+        raise ValueError(f"`samples` must be {what}; got {samples!r}.")
+    return int(samples)
+
+
 def _seed(random_state: int | None, forecaster: Forecaster) -> int:
     seed = forecaster.random_state if random_state is None else random_state
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+    if not _is_integer(seed) or seed < 0:
         raise ValueError(f"`random_state` must be an integer ≥ 0; got {seed!r}.")
     return int(seed)

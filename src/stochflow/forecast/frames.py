@@ -8,7 +8,7 @@ import narwhals as nw
 import numpy as np
 from jaxtyping import Float
 
-from .times import TimeAxis
+from .times import TimeAxis, parsed
 
 # What Nixtla's libraries call them: frames with these names need no more said.
 NIXTLA = {"id": "unique_id", "time": "ds", "value": "y"}
@@ -36,10 +36,10 @@ class Panel:
     """
 
     ids: list[Any]
-    times: list[Float[np.ndarray, " rows"]]
-    values: list[Float[np.ndarray, "rows dim"]]
-    past: list[Float[np.ndarray, "rows past"]]
-    future: list[Float[np.ndarray, "rows future"]]
+    times: list[Float[np.ndarray, " _rows"]]
+    values: list[Float[np.ndarray, "_rows dim"]]
+    past: list[Float[np.ndarray, "_rows past"]]
+    future: list[Float[np.ndarray, "_rows future"]]
     static: Float[np.ndarray, "series static"]
     rows: list[np.ndarray]
 
@@ -70,12 +70,13 @@ def find_columns(
 ) -> Columns:
     """Fill in what was not said: `unique_id`, `ds` and `y`, or every other column of numbers as a value."""
     there = frame.columns
+    shown = ", ".join(map(str, there))
     listed = lambda names: (names,) if isinstance(names, str) else tuple(names)
     static, past, future = listed(static), listed(past), listed(future)
     id = NIXTLA["id"] if id is None and NIXTLA["id"] in there else id
     time = NIXTLA["time"] if time is None and NIXTLA["time"] in there else time
     if time is None:
-        raise ValueError(f"`time` must name the column of times, one of {', '.join(there)}.")
+        raise ValueError(f"`time` must name the column of times, one of {shown}.")
     if values is None:
         taken = {id, time, channel, *static, *past, *future}
         numeric = [name for name in there if name not in taken and frame[name].dtype.is_numeric()]
@@ -84,7 +85,7 @@ def find_columns(
     named = [found.time, *found.values, *static, *past, *future, *[c for c in (id, channel) if c is not None]]
     for name in named:
         if name not in there:
-            raise ValueError(f"there is no column {name!r}; the columns are {', '.join(there)}.")
+            raise ValueError(f"there is no column {name!r}; the columns are {shown}.")
         if named.count(name) > 1:
             raise ValueError(f"column {name!r} is named twice.")
     if not found.values:
@@ -109,7 +110,7 @@ def read_panel(
         raise ValueError("the data frame is empty: it has no rows.")
     column = frame[columns.time]
     if column.dtype == nw.String:
-        column = _parsed(column, columns.time)
+        column = parsed(column, f"time column {columns.time!r}")
     known = TimeAxis.of(column, columns.time)
     if axis is not None and axis.kind != known.kind:
         raise ValueError(
@@ -233,15 +234,6 @@ def _numbers(series: nw.Series, name: str) -> Float[np.ndarray, " rows"]:
             f"column {name!r}, row {row}: {values[row]} is not allowed; leave it empty if it is missing."
         )
     return values
-
-
-def _parsed(series: nw.Series, name: str) -> nw.Series:
-    try:
-        return series.str.to_datetime()
-    except Exception as error:
-        raise ValueError(
-            f"time column {name!r} holds text that is no datetime, such as {series[0]!r}: convert it first."
-        ) from error
 
 
 def write_frame(columns: dict[str, Any], like: nw.DataFrame) -> Any:

@@ -49,13 +49,14 @@ class History(eqx.Module):
     def fit(cls, pieces: list[tuple[np.ndarray, np.ndarray]], gap: float) -> "History":
         """From complete rows `(times, values)` of each series and the usual gap."""
         moves = [np.diff(x, axis=0) ** 2 / (np.diff(t) + gap)[:, None] for t, x in pieces]
-        usual = jnp.asarray(np.maximum(np.concatenate(moves).mean(0), 1e-12), jnp.float32)
+        as_array = lambda array: jnp.asarray(array, jnp.float32)
+        usual = as_array(np.maximum(np.concatenate(moves).mean(0), 1e-12))
         dim = usual.shape[0]
         read = (2 * len(HALF_LIVES) + 2) * dim
-        plain = cls(usual, jnp.zeros(read), jnp.ones(read), float(gap))
+        plain = cls(usual, *map(as_array, (np.zeros(read), np.ones(read))), float(gap))
         seen = np.concatenate([plain.along(t, x)[:, dim:] for t, x in pieces])
         width = np.maximum(seen.std(0), 1e-3)
-        return cls(usual, jnp.asarray(seen.mean(0)), jnp.asarray(width), float(gap))
+        return cls(usual, as_array(seen.mean(0)), as_array(width), float(gap))
 
     @property
     def dim(self) -> int:
@@ -125,5 +126,6 @@ def _scan(history: History, values, gaps, keep):
         memory = jax.tree.map(lambda new, old: jnp.where(kept, new, old), moved, memory)
         return (memory, jnp.where(kept, 0.0, since)), history.read(memory)
 
-    (memory, _), seen = jax.lax.scan(step, (history.start(values[0]), jnp.zeros(())), (values, gaps, keep))
+    start = history.start(values[0]), jnp.zeros((), gaps.dtype)
+    (memory, _), seen = jax.lax.scan(step, start, (values, gaps, keep))
     return memory, seen

@@ -30,31 +30,56 @@ def impute_direct(
     z = model.units.values(values)
     centre, spread = model.own(z)
     scaled = (times - times[0]) / model.horizon, (z - centre) / spread
-    known = model.units.covariates(u)
+    known, ahead = _covariates(model, panel, i, u)
     partial = _partial(model, panel, i, centre, spread)
-    before = np.clip(np.searchsorted(times, at, side="right") - 1, 0, len(times) - 2)
+    before = np.searchsorted(times, at, side="right") - 1
     out = np.empty((samples, len(at), model.dim), np.float32)
     key = jr.fold_in(key, mark_of(panel.ids[i]))
     readings = _memories_along(model, *scaled)
-    for row in np.unique(before):
-        mine = np.flatnonzero(before == row)
-        seen = [partial.get(float(at[j]), np.full(model.dim, np.nan)) for j in mine]
-        ends = np.array([*at[mine], times[row + 1]])
-        gaps = np.diff(np.array([times[row], *ends])) / model.horizon
+    here = times[before] == at
+    out[:, here] = scaled[1][before[here]]
+    for row in np.unique(before[~here]):
+        mine = np.flatnonzero((before == row) & ~here)
+        stops = _stops(times[row], times[row + 1], at[mine], model.horizon)
+        seen = [partial.get(float(stop), np.full(model.dim, np.nan)) for stop in stops[:-1]]
+        gaps = np.diff(stops, prepend=times[row]) / model.horizon
         memory = jax.tree.map(lambda leaf, row=row: jnp.asarray(leaf[row]), readings)
         drawn = _between(
             model,
             memory,
-            jnp.asarray(known[row], jnp.float32),
+            jnp.asarray(np.array([np.append(known[row], ahead(stop)) for stop in stops]), jnp.float32),
             jnp.asarray(gaps, jnp.float32),
             jnp.asarray(np.array([*seen, scaled[1][row + 1]]), jnp.float32),
             jr.fold_in(key, int(row)),
             samples,
         )
-        out[:, mine] = np.asarray(drawn)
+        out[:, mine] = np.asarray(drawn)[:, np.searchsorted(stops, at[mine])]
     line = np.asarray(model.units.loc) + np.asarray(model.units.scale) * (centre + spread * out)
     flat = jnp.asarray(line.reshape(-1, model.dim), jnp.float32)
     return np.asarray(_from_line(model.units.support, flat)).reshape(out.shape)
+
+
+def _stops(start: float, end: float, at: np.ndarray, horizon: float) -> np.ndarray:
+    """Where particles stop on the way: at the times asked for, at the end, and often enough for every step to be one
+    that the law has learnt."""
+    stops = np.append(at, end)
+    steps = np.maximum(1, np.ceil(np.diff(stops, prepend=start) / horizon - 1e-6)).astype(int)
+    starts = np.concatenate([[start], stops[:-1]])
+    parts = [
+        np.append(np.linspace(a, b, n, endpoint=False)[1:], b)
+        for a, b, n in zip(starts, stops, steps, strict=True)
+    ]
+    return np.concatenate(parts)
+
+
+def _covariates(model: DirectModel, panel: Panel, i: int, u: np.ndarray) -> tuple[np.ndarray, Any]:
+    """Scaled covariates of each complete row but those known ahead; and those at any time, from the last row, complete
+    or not, by then."""
+    first = u.shape[1] - model.ahead
+    rows = np.concatenate([np.zeros((len(panel.times[i]), first)), panel.future[i]], axis=1)
+    later = model.units.covariates(rows)[:, first:]
+    ahead = lambda time: later[np.searchsorted(panel.times[i], time, side="right") - 1]
+    return model.units.covariates(u)[:, :first], ahead
 
 
 def _partial(model, panel, i, centre, spread) -> dict[float, np.ndarray]:
@@ -98,28 +123,32 @@ def _memory_scan(history, values, gaps):
 def _between(model, memory, known, gaps, seen, key, samples):
     """Paths of particles through the times between two rows, chosen by the second row."""
     steps = gaps.shape[0] - 1
-    condition = lambda memory: jnp.concatenate([model.history.read(memory), known])
+    condition = lambda memory, known: jnp.concatenate([model.history.read(memory), known])
     memories = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (PARTICLES, *leaf.shape)), memory)
-    log_weights = jnp.zeros(PARTICLES)
-    path = jnp.zeros((PARTICLES, 0, model.dim))
-    for i in range(steps):
+    path = jnp.zeros((PARTICLES, steps, model.dim), gaps.dtype)
+
+    def step(carry, now):
+        memories, path = carry
+        i, gap, known, seen = now
         move_key, pick_key = jr.split(jr.fold_in(key, i))
-        move = lambda memory, key, i=i: model.law.sample(
-            memory.x, jnp.zeros(()), gaps[i], condition(memory), key=key
-        )
-        x = jax.vmap(move)(memories, jr.split(move_key, PARTICLES))
-        x, nearness = _meet(x, seen[i])
-        log_weights = log_weights + nearness
-        memories = jax.vmap(lambda memory, x, i=i: model.history.update(memory, x, gaps[i]))(memories, x)
-        path = jnp.concatenate([path, x[:, None]], axis=1)
-        chosen = jr.categorical(pick_key, log_weights, shape=(PARTICLES,))
-        memories, path = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], (memories, path))
-        log_weights = jnp.zeros(PARTICLES)
+        start = jnp.zeros((), gap.dtype)
+        move = lambda memory, key: model.law.sample(memory.x, start, gap, condition(memory, known), key=key)
+        x = jax.vmap(move)(memories, jr.split(move_key, PARTICLES)).astype(path.dtype)
+        x, nearness = _meet(x, seen)
+        memories = jax.vmap(lambda memory, x: model.history.update(memory, x, gap))(memories, x)
+        path = path.at[:, i].set(x)
+        # Where nothing was seen no particle is better than another: to choose would only lose some.
+        everyone = jnp.arange(PARTICLES)
+        chosen = jr.categorical(pick_key, nearness, shape=(PARTICLES,)).astype(everyone.dtype)
+        chosen = jnp.where(jnp.isnan(seen).all(), everyone, chosen)
+        return jax.tree.map(lambda leaf: leaf[chosen], (memories, path)), None
+
+    stops = (jnp.arange(steps), gaps[:-1], known[:-1], seen[:-1])
+    (memories, path), _ = jax.lax.scan(step, (memories, path), stops)
     density = lambda memory: model.law.log_prob(
-        seen[-1], memory.x, jnp.zeros(()), gaps[-1], condition(memory)
+        seen[-1], memory.x, jnp.zeros((), gaps.dtype), gaps[-1], condition(memory, known[-1])
     )
-    last = jax.vmap(density)(memories)
-    last = jnp.where(gaps[-1] > 0, jnp.nan_to_num(last, nan=-jnp.inf), 0.0)
+    last = jnp.nan_to_num(jax.vmap(density)(memories), nan=-jnp.inf)
     chosen = jr.categorical(jr.fold_in(key, steps), last, shape=(samples,))
     return path[chosen]
 
@@ -132,7 +161,7 @@ def _meet(x, seen):
     away = jnp.where(there[None], (value[None] - x) / std[None], 0.0)
     standard = jnp.where(there[None], (x - mean[None]) / std[None], 0.0)
     # Ridge keeps channels that were not seen, whose columns are zero, out of the regression.
-    gram = standard.T @ standard / x.shape[0] + 1e-3 * jnp.eye(x.shape[1])
+    gram = standard.T @ standard / x.shape[0] + 1e-3 * jnp.eye(x.shape[1], dtype=x.dtype)
     slopes = jnp.linalg.solve(gram, standard.T @ (x - mean[None]) / x.shape[0])
     moved = x + away @ slopes
     met = jnp.where(there[None], value[None], moved)

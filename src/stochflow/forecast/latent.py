@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -13,7 +15,7 @@ from ..inference import forecast_latent, impute_latent
 from ..latent import ObservedFlow, latent_flow
 from ..laws import Support
 from ..training import LatentConfig, fit_latent
-from .direct import _to_line, mark_of
+from .direct import mark_of, on_line
 from .frames import Panel
 
 # Hidden dimensions a channel, and beside: room for what a channel does not show, such as its trend.
@@ -24,20 +26,16 @@ PAST = 512
 
 @dataclasses.dataclass(frozen=True)
 class LatentModel:
-    """A fitted latent flow on the line of its support."""
+    """A fitted latent flow on the line of its support. Forecasts go on in steps no longer than `horizon`."""
 
     flow: ObservedFlow
     support: Support
     names: tuple[str, ...]
+    horizon: float
 
     @property
     def dim(self) -> int:
         return len(self.names)
-
-    @property
-    def horizon(self) -> float:
-        assert self.flow.units.horizon is not None
-        return self.flow.units.horizon
 
     def draw(
         self,
@@ -51,7 +49,7 @@ class LatentModel:
         key: PRNGKeyArray,
     ) -> np.ndarray:
         """Draws at later times of one series, (samples, times, channels)."""
-        line = self._line(values[-PAST:])
+        line = _line(self.support, values[-PAST:])
         drawn = forecast_latent(
             self.flow, times[-PAST:], line, at, samples=samples, joint=joint, max_gap=self.horizon,
             key=jr.fold_in(key, mark_of(name)),
@@ -70,17 +68,18 @@ class LatentModel:
     ) -> np.ndarray:
         """Draws at times within one series, (samples, times, channels)."""
         key = jr.fold_in(key, mark_of(name))
-        drawn = impute_latent(self.flow, times, self._line(values), at, samples=samples, key=key)
+        drawn = impute_latent(self.flow, times, _line(self.support, values), at, samples=samples, key=key)
         return self._back(drawn.values)
-
-    def _line(self, values):
-        filled = np.where(np.isnan(values), _inside(self.support), values)
-        line = np.asarray(_to_line(self.support, jnp.asarray(filled, jnp.float32)), np.float64)
-        return np.where(np.isnan(values), np.nan, line)
 
     def _back(self, draws):
         flat = jnp.asarray(draws).reshape(-1, self.dim)
         return np.asarray(_from_line(self.support, flat)).reshape(np.shape(draws))
+
+
+def _line(support: Support, values: np.ndarray) -> np.ndarray:
+    """Values on the line, NaN where there is none."""
+    filled = np.where(np.isnan(values), _inside(support), values)
+    return np.where(np.isnan(values), np.nan, on_line(support, filled))
 
 
 def _inside(support: Support) -> np.ndarray:
@@ -97,9 +96,8 @@ def _inside(support: Support) -> np.ndarray:
     return np.array([pick(*bound) for bound in support.bounds])
 
 
+@eqx.filter_jit
 def _from_line(support, flat):
-    import jax
-
     return jax.vmap(lambda y: support.from_line(y)[0])(flat)
 
 
@@ -117,14 +115,15 @@ def fit_latent_model(
     channels = len(names)
     dim = min(MOST_HIDDEN, HIDDEN_PER_CHANNEL * channels + HIDDEN_BESIDE)
     model_key, fit_key = jr.split(key)
-    shell = LatentModel(None, support, names)  # type: ignore[arg-type]
-    data = Trajectories.from_series(panel.times, [shell._line(x) for x in panel.values], names=panel.ids)
+    data = Trajectories.from_series(panel.times, [_line(support, x) for x in panel.values], names=panel.ids)
     model = latent_flow(channels, dim, posterior="smooth", width=32, layers=2, hidden=32, key=model_key)
     config = LatentConfig(
         steps=steps,
         log_every=steps,
         batch_size=min(32, max(8, len(panel))),
         learning_rate=5e-3,
+        warmup_steps=min(500, steps // 4),
+        ema=0.99,
         beta_skip=1.0,
         skip_scheme="log",
         skip_starts=128,
@@ -133,4 +132,6 @@ def fit_latent_model(
         consistency=0.0,
     )
     result = fit_latent(model, data, config=config, progress=progress, key=fit_key)
-    return LatentModel(result.flow, support, names)
+    longest = result.flow.units.horizon
+    assert longest is not None
+    return LatentModel(result.flow, support, names, longest if horizon is None else min(horizon, longest))

@@ -120,8 +120,8 @@ def learn(
         rest = [_rows(piece, ~rows) for piece, rows in zip(pieces, chosen, strict=True) if (~rows).sum() > 1]
         back = _back(rest or pieces)
         for number, gap in enumerate(gaps):
-            pairs = _held_pairs(held, gap, ahead)
-            if len(pairs.gaps):
+            pairs = _held_pairs(held, gap, ahead) if held else None
+            if pairs is not None and len(pairs.gaps):
                 key = jr.fold_in(jr.fold_in(draw_key, i), number)
                 found[number].append(_forecasts(fold, back, pairs, key))
     span = sum(np.ptp(piece.times) for piece in pieces)
@@ -152,10 +152,12 @@ def _back(pieces) -> OrnsteinUhlenbeck:
 
 
 def _blocks(pieces, number) -> list[np.ndarray]:
-    """The fold of each row: whole series if there are many, else a stretch of each."""
-    if number and len(pieces) >= MANY_SERIES:
+    """The fold of each row: whole series if there are many, else a stretch of each; -1 if there are no folds."""
+    if not number:
+        return [np.full(len(piece.times), -1) for piece in pieces]
+    if len(pieces) >= MANY_SERIES:
         return [np.full(len(piece.times), i % number) for i, piece in enumerate(pieces)]
-    return [np.arange(len(piece.times)) * number // max(1, len(piece.times)) for piece in pieces]
+    return [np.arange(len(piece.times)) * number // len(piece.times) for piece in pieces]
 
 
 class _SideBySide(eqx.Module):

@@ -73,6 +73,11 @@ def summary_frame(draws, ids, at, names, columns, axis, like, quantiles, interva
     return write_frame(out, like)
 
 
+def check_levels(quantiles: Any, interval: Any) -> None:
+    """Before anything is drawn."""
+    _levels(quantiles, interval)
+
+
 def _levels(quantiles, interval) -> dict[str, float]:
     """Column endings and the quantile in each."""
     if quantiles is not None and interval is not None:
@@ -80,7 +85,7 @@ def _levels(quantiles, interval) -> dict[str, float]:
     if quantiles is not None:
         levels = [float(q) for q in np.atleast_1d(np.asarray(quantiles, float))]
         if not levels or not all(0 < q < 1 for q in levels):
-            raise ValueError(f"`quantiles` must lie between 0 and 1; got {list(quantiles)}.")
+            raise ValueError(f"`quantiles` must lie between 0 and 1; got {quantiles}.")
         return {f"_q{q:g}": q for q in levels}
     inside = DEFAULT_INTERVAL if interval is None else interval
     if not isinstance(inside, int | float) or not 0 < inside < 1:

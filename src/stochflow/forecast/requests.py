@@ -10,6 +10,8 @@ from .times import read_times
 
 # Times must not be so many that a slip of the pen fills the memory.
 MOST_TIMES = 100_000
+# Of the usual gap: times as near as this are the same.
+SAME_TIME = 1e-6
 
 
 def forecast_times(
@@ -60,8 +62,10 @@ def known_ahead(fitted: Fitted, future: Any, ids: list[Any], at: np.ndarray) -> 
         if name not in known:
             raise ValueError(f"`future` has no rows of series {name!r}.")
         t, x = panel.times[known[name]], panel.values[known[name]]
-        place = np.clip(np.searchsorted(t, at[i] - 1e-6), 0, len(t) - 1)
-        off = (np.abs(t[place] - at[i]) > 1e-6 * (1 + np.abs(at[i]))) | np.isnan(x[place]).any(1)
+        # As near as times that were rounded, and no nearer than they can be told apart.
+        slack = SAME_TIME * fitted.gap + 4 * np.spacing(np.abs(at[i]))
+        place = np.clip(np.searchsorted(t, at[i] - slack), 0, len(t) - 1)
+        off = (np.abs(t[place] - at[i]) > slack) | np.isnan(x[place]).any(1)
         if off.any():
             when = fitted.axis.show(at[i][off.argmax()])
             raise ValueError(f"`future` has no complete row of series {name!r} at {when}.")

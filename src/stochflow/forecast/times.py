@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import re
+import zoneinfo
 from typing import Any
 
 import narwhals as nw
@@ -13,8 +14,10 @@ from jaxtyping import Float
 UNITS = {
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0,
 }  # fmt: skip
-LENGTH = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)?\s*([A-Za-z]+)\s*")
-NANOSECONDS = 1e9
+LENGTH = re.compile(r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)?\s*([A-Za-z]+)\s*")
+KINDS = ("datetime", "date", "duration", "integer", "float")
+# Counts of a second in each unit that narwhals counts in.
+PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +30,13 @@ class TimeAxis:
     kind: str
     resolution: str = "us"
     zone: str | None = None
+
+    def __post_init__(self):
+        if self.kind not in KINDS or self.resolution not in ("s", *PER_SECOND):
+            raise ValueError(
+                f"`kind` must be one of {', '.join(KINDS)} and `resolution` s, ms, us or ns; got {self.kind!r} and "
+                f"{self.resolution!r}."
+            )
 
     @classmethod
     def of(cls, series: nw.Series, name: str) -> "TimeAxis":
@@ -57,9 +67,13 @@ class TimeAxis:
         if self.kind == "date":
             series = series.cast(nw.Datetime("us"))
         if self.kind in ("date", "datetime"):
-            return series.dt.timestamp("ns").to_numpy().astype(np.int64) / NANOSECONDS
+            # Nanoseconds since 1970 end in 2262: only a column that is in them is counted in them.
+            unit = "ns" if self.resolution == "ns" else "us"
+            return series.dt.timestamp(unit).to_numpy().astype(np.int64) / PER_SECOND[unit]
         if self.kind == "duration":
-            return series.dt.total_nanoseconds().to_numpy().astype(np.int64) / NANOSECONDS
+            if self.resolution == "ns":
+                return series.dt.total_nanoseconds().to_numpy().astype(np.int64) / PER_SECOND["ns"]
+            return series.dt.total_microseconds().to_numpy().astype(np.int64) / PER_SECOND["us"]
         values = series.to_numpy().astype(np.float64)
         bad = ~np.isfinite(values)
         if bad.any():
@@ -73,13 +87,14 @@ class TimeAxis:
         if self.kind in ("integer", "float"):
             whole = self.kind == "integer" and np.array_equal(times, np.round(times))
             return nw.new_series(name, times.astype(np.int64) if whole else times, backend=backend)
-        resolution = self.resolution if self.resolution in ("ns", "us", "ms") else "us"
-        per_second = {"ns": 1e9, "us": 1e6, "ms": 1e3}[resolution]
-        counts = np.round(times * per_second).astype(np.int64)
+        resolution = self.resolution if self.resolution in PER_SECOND else "us"
+        counts = np.round(times * PER_SECOND[resolution]).astype(np.int64)
         series = nw.new_series(name, counts, nw.Int64, backend=backend)
         if self.kind == "duration":
             return series.cast(nw.Duration(resolution))
-        column = series.cast(nw.Datetime(resolution, self.zone))
+        column = series.cast(nw.Datetime(resolution))
+        if self.zone is not None:
+            column = column.dt.replace_time_zone("UTC").dt.convert_time_zone(self.zone)
         return column.cast(nw.Date) if self.kind == "date" and not (times % UNITS["d"]).any() else column
 
     def length(self, value: Any, name: str) -> float:
@@ -120,16 +135,25 @@ class TimeAxis:
     def show(self, time: float) -> str:
         """A time in a message."""
         if self.kind in ("datetime", "date"):
-            moment = datetime.datetime.fromtimestamp(time, datetime.UTC)
+            moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=time)
+            moment = moment if self.zone is None else _in_zone(moment, self.zone)
             return moment.strftime("%Y-%m-%d" if self.kind == "date" else "%Y-%m-%d %H:%M:%S")
-        return self.show_length(time) if self.kind == "duration" else f"{time:g}"
+        return self.show_length(time) if self.kind == "duration" else f"{time:.12g}"
 
     def show_length(self, length: float) -> str:
         """A length of time in words that `length` reads back."""
         if not self.is_calendar:
             return f"{length:g}"
-        unit = next((u for u in ("w", "d", "h", "min", "s") if length >= UNITS[u]), "s")
+        unit = next((u for u in ("w", "d", "h", "min", "s", "ms", "us") if length >= UNITS[u]), "ns")
         return f"{length / UNITS[unit]:.3g}{unit}"
+
+
+def _in_zone(moment: datetime.datetime, zone: str) -> datetime.datetime:
+    """In this zone; a moment in a zone that this machine does not know stays as it is."""
+    try:
+        return moment.astimezone(zoneinfo.ZoneInfo(zone))
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OverflowError):
+        return moment
 
 
 def _why(series: nw.Series) -> str:
@@ -137,7 +161,17 @@ def _why(series: nw.Series) -> str:
         zones = {getattr(value, "tzinfo", None) for value in series.to_list() if value is not None}
         if len(zones) > 1:
             return "it mixes time zones: convert it to one, such as UTC, first."
-    return f"got {series.dtype}."
+    return f"got {series.dtype}: convert it first."
+
+
+def parsed(series: nw.Series, what: str) -> nw.Series:
+    """Text as datetimes; `what` is its name in errors."""
+    try:
+        return series.str.to_datetime()
+    except Exception as error:
+        raise ValueError(
+            f"{what} holds text that is no datetime, such as {series[0]!r}: convert it first."
+        ) from error
 
 
 def read_times(times: Any, axis: TimeAxis) -> np.ndarray:
@@ -149,22 +183,42 @@ def read_times(times: Any, axis: TimeAxis) -> np.ndarray:
     if len(series) == 0:
         raise ValueError("`times` must hold at least one time; got none.")
     if series.dtype == nw.String:
-        series = series.str.to_datetime()
+        series = parsed(series, "`times`")
     found = TimeAxis.of(series, "times")
     numbers = ("integer", "float")
     if found.kind != axis.kind and not (found.kind in numbers and axis.kind in numbers):
         calendar = ("date", "datetime")
         if not (found.kind in calendar and axis.kind in calendar):
             raise ValueError(f"`times` must be {axis.kind}s, as the model was fitted on; got {found.kind}s.")
+    if found.kind == "datetime" and (found.zone is None) != (axis.zone is None):
+        wanted = "be without a time zone" if axis.zone is None else f"have a time zone, such as {axis.zone}"
+        raise ValueError(f"`times` must {wanted}, as the model's data; got {found.zone or 'none'}.")
     return found.read(series, "times")
 
 
 def _as_series(times: Any) -> nw.Series:
     array = np.atleast_1d(np.asarray(times))
     backend = _a_backend()
-    if array.dtype == object or array.dtype.kind in "US":
-        return nw.new_series("times", list(times) if not isinstance(times, str) else [times], backend=backend)
+    if array.dtype.kind in "US":
+        # One by one: "2024-01-02" and "2024-01-02 12:00" are both datetimes, and may stand in one list.
+        each = [parsed(nw.new_series("times", [str(text)], backend=backend), "`times`") for text in array]
+        array = np.array([moment for series in each for moment in series.to_list()], object)
+    if array.dtype == object:
+        if all(isinstance(moment, datetime.date) for moment in array):
+            return _moments(list(array), backend)
+        return nw.new_series("times", list(array), backend=backend)
     return nw.new_series("times", array, backend=backend)
+
+
+def _moments(moments: list[Any], backend: Any) -> nw.Series:
+    """Dates or datetimes of Python, all with a time zone or all without."""
+    zones = {getattr(moment, "tzinfo", None) for moment in moments}
+    if None in zones and len(zones) > 1:
+        raise ValueError("`times` must all have a time zone, or none of them.")
+    if None not in zones:
+        moments = [m.astimezone(datetime.UTC).replace(tzinfo=None) for m in moments]
+    series = nw.new_series("times", np.array(moments, "datetime64[us]"), backend=backend)
+    return series if None in zones else series.dt.replace_time_zone("UTC")
 
 
 def _a_backend() -> Any:

@@ -1,0 +1,167 @@
+"""A forecaster that was saved and loaded is the same one; a file that is not one is refused."""
+
+import datetime
+import errno
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from stochflow import Forecaster
+from stochflow.forecast import NotFittedError
+from stochflow.io import ModelFileError, load, peek, read_archive, save, write_archive
+
+from ..io import models
+from ..io.damage import DAMAGE
+from .worlds import COLUMNS, quick_fit, two_channels
+
+ASK = {"horizon": "12h", "every": "6h", "samples": 4}
+SUPPORT = {"price": "positive"}
+
+
+def renamed(frame, ids):
+    return frame.assign(name=[ids[int(name[1:])] for name in frame["name"]])
+
+
+FRAMES = {
+    "pandas": two_channels(),
+    "polars": pl.from_pandas(two_channels()),
+    "int ids": renamed(two_channels(), [7, 5, 6]),
+    "date ids": renamed(two_channels(), [datetime.date(2024, 1, day) for day in (3, 1, 2)]),
+    "datetime ids": renamed(two_channels(), [pd.Timestamp(2024, 1, day, 6) for day in (3, 1, 2)]),
+}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return quick_fit(two_channels(), Forecaster(support=SUPPORT, horizon=datetime.timedelta(days=3)), **COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def saved(fitted, tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "it.stochflow"
+    fitted.save(path)
+    return path
+
+
+@pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES.keys())
+def test_a_loaded_forecaster_says_the_same(frame, tmp_path):
+    model = quick_fit(frame, Forecaster(support=SUPPORT, scaling="series", random_state=3), **COLUMNS)
+    model.save(tmp_path / "it")
+    again = Forecaster.load(tmp_path / "it")
+    assert again.get_params() == model.get_params()
+    assert (again.card_, again.columns_, again.horizon_) == (model.card_, model.columns_, model.horizon_)
+    one, two = model.predict(**ASK), again.predict(**ASK)
+    assert type(one) is type(two)
+    assert one.equals(two)
+    assert again.predict(frame, **ASK).equals(one)
+    assert sorted(set(one["name"])) == sorted(set(frame["name"]))
+
+
+def test_a_horizon_that_was_a_timedelta_is_one_that_can_be_fitted_again(fitted, saved):
+    again = Forecaster.load(saved)
+    assert (again.horizon, again.support) == ("3d", SUPPORT)
+    assert fitted.fitted_.axis.length(again.horizon, "horizon") == fitted.model_.horizon
+
+
+def test_the_same_model_is_the_same_file(fitted, saved, tmp_path):
+    fitted.save(tmp_path / "it")
+    assert (tmp_path / "it").read_bytes() == saved.read_bytes()
+
+
+def test_an_id_that_cannot_be_written_says_so(tmp_path):
+    frame = renamed(two_channels(), [datetime.timedelta(days=day) for day in range(3)])
+    model = quick_fit(frame, **COLUMNS)
+    with pytest.raises(ValueError, match="ids must be text, numbers or dates to be saved"):
+        model.save(tmp_path / "it")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(step, fitted, saved, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "it"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, step, full)
+    with pytest.raises(OSError, match="No space left"):
+        fitted.save(path)
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == b"old"
+
+
+def test_what_was_not_fitted_is_not_saved(tmp_path):
+    with pytest.raises(NotFittedError, match="there is nothing to save"):
+        Forecaster().save(tmp_path / "it")
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_hostile_file_is_refused(name, good, tmp_path):
+    path = tmp_path / "it"
+    path.write_bytes(DAMAGE[name](*good))
+    with pytest.raises(ModelFileError) as caught:
+        Forecaster.load(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("good") / "model"
+    save(folder, models.LAWS["standardised flow"], folder=True)
+    return peek(folder), (folder / "weights.safetensors").read_bytes()
+
+
+def test_each_loader_says_what_the_other_reads(saved, tmp_path):
+    with pytest.raises(ModelFileError, match="it holds 'forecaster'"):
+        load(saved)
+    save(tmp_path / "law", models.LAWS["1 dim"])
+    with pytest.raises(ModelFileError, match=r"holds no forecaster but .*: read it with `stochflow\.io\.load`"):
+        Forecaster.load(tmp_path / "law")
+    with pytest.raises(ModelFileError, match="there is no 'none'"):
+        Forecaster.load(tmp_path / "none")
+
+
+def as_ids(text):
+    return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+
+
+DAMAGED = {
+    "no columns": lambda m, t: m.pop("columns"),
+    "a column too many": lambda m, t: m["names"].append("z"),
+    "a stranger among the parameters": lambda m, t: m["params"].update(colour="red"),
+    "a kind that is none": lambda m, t: m["params"].update(kind="psychic"),
+    "times of no kind": lambda m, t: m["axis"].update(kind="moon"),
+    "frames of no kind": lambda m, t: m.update(frame="os"),
+    "a horizon of nothing": lambda m, t: m.update(horizon=0.0),
+    "a horizon in words": lambda m, t: m.update(horizon="1d"),
+    "a usual gap below zero": lambda m, t: m.update(usual_gap=-1.0),
+    "covariates that are not there": lambda m, t: m.update(ahead=3),
+    "half a covariate": lambda m, t: m.update(ahead=0.5),
+    "a law of another size": lambda m, t: t.update({"history.centre": t["history.centre"][:-1]}),
+    "a scale of zero": lambda m, t: t.update({"units.scale": 0 * t["units.scale"]}),
+    "a last time that is none": lambda m, t: t.update({"past.last": t["past.last"][:-1]}),
+    "a memory of another shape": lambda m, t: t.update({"past.memory.means": t["past.memory.x"]}),
+    "a memory that is missing": lambda m, t: t.pop("past.memory.size"),
+    "ids that are no JSON": lambda m, t: t.update({"past.ids": as_ids("[1, ")}),
+    "ids in a deep nest": lambda m, t: t.update({"past.ids": as_ids("[" * 50_000)}),
+    "ids that are lists": lambda m, t: t.update({"past.ids": as_ids(json.dumps([[1]] * 3))}),
+    "an id too few": lambda m, t: t.update({"past.ids": as_ids('["a", "b"]')}),
+    "an id of a strange kind": lambda m, t: t.update({"past.ids": as_ids(json.dumps([{"eval": "1"}] * 3))}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_file_that_is_signed_but_wrong_is_refused(damage, saved, tmp_path):
+    manifest, tensors = read_archive(saved)
+    for name in ("format", "format_version", "stochflow", "weights"):
+        manifest.pop(name, None)
+    tensors = dict(tensors)
+    damage(manifest, tensors)
+    write_archive(tmp_path / "it", manifest, tensors)
+    with pytest.raises(ModelFileError, match=r"does not hold a whole forecaster .*: save it again\.$") as caught:
+        Forecaster.load(tmp_path / "it")
+    assert len(str(caught.value)) < 800

@@ -1,0 +1,109 @@
+"""What may be in a frame, and what one sentence is said about what may not."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from stochflow import Forecaster
+from stochflow.forecast.frames import as_frame, find_columns, read_panel
+
+FRAME = pd.DataFrame({"unique_id": ["b", "a", "a"], "ds": [1, 2, 1], "y": [3.0, np.nan, 5.0]})
+
+
+def panel_of(df, **columns):
+    frame = as_frame(df)
+    return read_panel(frame, find_columns(frame, **columns))
+
+
+@pytest.mark.parametrize("frame", [FRAME, pl.from_pandas(FRAME), FRAME.convert_dtypes()], ids=["pandas", "polars", "NA"])
+def test_series_come_in_the_order_of_ids_and_times(frame):
+    panel, axis, names = panel_of(frame)
+    assert (panel.ids, axis.kind, names) == (["a", "b"], "integer", ("y",))
+    assert [t.tolist() for t in panel.times] == [[1, 2], [1]]
+    assert [r.tolist() for r in panel.rows] == [[2, 1], [0]]
+    assert np.array_equal(panel.values[0][:, 0], [5, np.nan], equal_nan=True)
+
+
+def test_without_names_all_other_numbers_are_values():
+    frame = pd.DataFrame({"t": [0.0, 1.0], "a": [1, 2], "word": ["u", "v"], "b": [1.0, 2.0], "c": [0.0, 1.0]})
+    found = find_columns(as_frame(frame), time="t", past="c")
+    assert (found.id, found.values, found.past) == (None, ("a", "b"), ("c",))
+    assert panel_of(frame, time="t")[0].ids == ["all"]
+
+
+def test_rows_of_one_channel_each_are_the_same_panel():
+    wide = pd.DataFrame({"id": [1, 1, 2], "t": [0, 1, 0], "u": [1.0, 2.0, 3.0], "v": [4.0, np.nan, 6.0]})
+    long = wide.melt(["id", "t"], var_name="what").dropna().sample(frac=1, random_state=0)
+    one, _, names = panel_of(wide, id="id", time="t", values=["u", "v"])
+    two, _, same = panel_of(long, id="id", time="t", values="value", channel="what")
+    assert names == same
+    for a, b in zip(one.values, two.values, strict=True):
+        assert np.array_equal(a, b, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "ids", [[2, 1, 1], ["b", "a", "a"], [datetime.date(2024, 1, 2), *[datetime.date(2024, 1, 1)] * 2], [2.5, 1.5, 1.5]]
+)
+def test_ids_may_be_of_any_kind_that_has_an_order(ids):
+    assert panel_of(FRAME.assign(unique_id=ids))[0].ids == sorted(set(ids))
+
+
+def test_covariates_go_with_their_rows():
+    frame = FRAME.assign(y=[3.0, 4.0, 5.0], s=[7, 8, 8], p=[1, 2, 3], f=[4, 5, 6])
+    panel, _, _ = panel_of(frame, static="s", past=["p"], future="f")
+    assert panel.static.tolist() == [[8], [7]]
+    assert panel.past[0].tolist() == [[3], [2]]
+    assert panel.future[0].tolist() == [[6], [5]]
+
+
+MIXED = [pd.Timestamp("2024-01-01", tz="UTC"), pd.Timestamp("2024-01-02", tz="Europe/Berlin"), pd.Timestamp("2024-01-03", tz="UTC")]
+BAD = {
+    "a list": ([1, 2], {}, "must be a pandas or polars data frame; got builtins.list"),
+    "empty": (FRAME[:0], {}, "the data frame is empty: it has no rows"),
+    "no such column": (FRAME, {"values": "z"}, "no column 'z'; the columns are unique_id, ds, y"),
+    "no time": (FRAME.rename(columns={"ds": "when"}), {}, "`time` must name the column of times, one of unique_id, when, y"),
+    "columns without names": (pd.DataFrame({0: [1.0]}), {}, "`time` must name the column of times, one of 0"),
+    "twice": (FRAME, {"past": "y", "values": "y"}, "column 'y' is named twice"),
+    "no values": (FRAME[["unique_id", "ds"]], {}, "`values` must name at least one column of numbers"),
+    "duplicate": (FRAME.assign(ds=1), {}, "series 'a' has two rows at 1 .the second is row 2.: keep one"),
+    "text value": (FRAME.assign(y=["1", "two", "3"]), {"values": "y"}, "column 'y' must hold numbers; got String, such as '1'"),
+    "infinite": (FRAME.assign(y=[1.0, np.inf, 2.0]), {}, "column 'y', row 1: inf is not allowed; leave it empty"),
+    "no time in a row": (FRAME.assign(ds=pd.to_datetime(["2024-01-01", None, "2024-01-02"])), {}, "time column 'ds', row 1: the time is missing"),
+    "no id in a row": (FRAME.assign(unique_id=["a", None, "b"]), {}, "id column 'unique_id', row 1: the id is missing"),
+    "mixed ids": (FRAME.assign(unique_id=pd.Series([1, "a", "a"], dtype=object)), {}, "mixes types .int, str.: make all of them strings"),
+    "mixed zones": (FRAME.assign(ds=pd.Series(MIXED, dtype=object)), {}, "mixes time zones: convert it to one, such as UTC"),
+    "text times": (FRAME.assign(ds=["soon", "later", "never"]), {}, "'ds' holds text that is no datetime, such as 'soon'"),
+    "truths as times": (FRAME.assign(ds=[True, False, True]), {}, "must hold datetimes, dates, durations or numbers; got Boolean"),
+    "missing covariate": (FRAME.assign(p=[1.0, np.nan, 2.0]), {"past": "p"}, "column 'p', row 1: a covariate must not be missing"),
+    "not static": (FRAME.assign(s=[1, 2, 3]), {"static": "s"}, "column 's' is not static: it changes within series 'a'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("frame, columns, words", BAD.values(), ids=BAD.keys())
+def test_one_sentence_says_what_is_wrong(frame, columns, words):
+    with pytest.raises((ValueError, TypeError), match=words) as caught:
+        Forecaster().fit(frame, **columns)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def test_two_values_of_one_channel():
+    frame = pd.DataFrame({"t": [0, 0], "what": ["u", "u"], "value": [1.0, 2.0]})
+    with pytest.raises(ValueError, match=r"two values of one channel at 0; the second is row 1"):
+        panel_of(frame, time="t", values="value", channel="what")
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (FRAME[:1], "no series has two complete rows"),
+        (FRAME.assign(y=np.nan), "no series has two complete rows"),
+        (FRAME.assign(unique_id="a", ds=[0, 1, 2], y=2.0), r"column 'y' is constant \(2\): it has no law to learn; drop it"),
+    ],
+)
+def test_a_frame_from_which_nothing_can_be_learnt(frame, words):
+    with pytest.raises(ValueError, match=words):
+        Forecaster(kind="flow").fit(frame)

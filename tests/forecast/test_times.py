@@ -1,0 +1,158 @@
+"""Times go in and out as they were, whatever they are."""
+
+import datetime
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from stochflow.forecast.times import TimeAxis, read_times
+
+NAIVE = pd.Series(pd.to_datetime(["2024-03-30 23:30", "2024-03-31 03:30", "2024-07-01 00:00"]))
+BERLIN = NAIVE.dt.tz_localize("Europe/Berlin")
+COLUMNS = {
+    "pandas naive": NAIVE,
+    "pandas nanoseconds": NAIVE.dt.as_unit("ns"),
+    "pandas milliseconds": NAIVE.dt.as_unit("ms"),
+    "pandas zone": BERLIN,
+    "pandas utc": BERLIN.dt.tz_convert("UTC"),
+    "pandas far": pd.Series(pd.to_datetime(["1500-01-01", "2500-01-01"]).as_unit("us")),
+    "pandas durations": pd.Series(pd.to_timedelta([1, 36], "h")).dt.as_unit("us"),
+    "pandas integers": pd.Series([3, 7]),
+    "pandas floats": pd.Series([0.5, 7.25]),
+    "polars naive": pl.Series(NAIVE),
+    "polars zone": pl.Series(BERLIN),
+    "polars dates": pl.Series([datetime.date(2024, 1, 1), datetime.date(1950, 6, 5)]),
+    "polars durations": pl.Series([datetime.timedelta(hours=1), datetime.timedelta(microseconds=7)]),
+    "polars integers": pl.Series([3, 7]),
+}
+
+
+def opened(column):
+    series = nw.from_native(column, series_only=True)
+    return series, TimeAxis.of(series, "t")
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS.keys())
+def test_a_column_comes_back_as_it_was(column):
+    series, axis = opened(column)
+    back = axis.write("t", axis.read(series, "t"), series.implementation).to_native()
+    assert back.dtype == column.dtype
+    assert list(back) == list(column)
+
+
+def test_seconds_are_counted_through_a_change_of_the_clock():
+    series, axis = opened(BERLIN)
+    times = axis.read(series, "t")
+    assert times[1] - times[0] == 3 * 3600  # a clock that was put forward shows four hours
+    assert times[0] == datetime.datetime(2024, 3, 30, 22, 30, tzinfo=datetime.UTC).timestamp()
+
+
+def test_a_time_is_shown_in_its_zone():
+    series, axis = opened(BERLIN)
+    assert axis.show(axis.read(series, "t")[0]) == "2024-03-30 23:30:00"
+
+
+def test_times_between_dates_and_integers_come_back_finer():
+    assert TimeAxis("integer").write("t", np.array([1.0, 1.5]), "polars").to_list() == [1.0, 1.5]
+    found = TimeAxis("date").write("t", np.array([0.0, 43200.0]), "polars").to_list()
+    assert found == [datetime.datetime(1970, 1, 1), datetime.datetime(1970, 1, 1, 12)]
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("7d", 7 * 86400.0),
+        ("6h", 6 * 3600.0),
+        ("1.5 h", 5400.0),
+        ("90m", 5400.0),
+        ("90min", 5400.0),
+        ("w", 604800.0),
+        (".5s", 0.5),
+        (datetime.timedelta(days=2), 172800.0),
+        (np.timedelta64(3, "m"), 180.0),
+        (pd.Timedelta("2h"), 7200.0),
+    ],
+)
+def test_lengths_of_time(value, seconds):
+    assert TimeAxis("datetime").length(value, "horizon") == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("length", [3e-9, 5e-7, 0.012, 59.0, 7e4, 3e6, 1e10])
+def test_what_is_shown_of_a_length_is_read_back(length):
+    axis = TimeAxis("datetime")
+    assert axis.length(axis.show_length(length), "gap") == pytest.approx(length, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [
+        ("datetime", "7 parsecs", "must be written like '6h' or '7d'.*'7 parsecs'"),
+        ("datetime", 7, "must be a length of time such as '6h' or a timedelta; got 7"),
+        ("datetime", "0h", "must be a positive length of time"),
+        ("datetime", datetime.timedelta(days=-1), "must be a positive length of time"),
+        ("integer", "7d", "must be a number, as the times are; got '7d'"),
+        ("float", -1.0, "must be a positive length of time; got -1"),
+        ("float", float("nan"), "must be a positive length of time; got nan"),
+        ("float", True, "must be a number"),
+    ],
+)
+def test_a_length_that_cannot_be_says_so(kind, value, words):
+    with pytest.raises(ValueError, match=f"`horizon` {words}"):
+        TimeAxis(kind).length(value, "horizon")
+
+
+MOMENT = datetime.datetime(2024, 1, 2)
+ASKED = {
+    "text": "2024-01-02",
+    "texts": ["2024-01-02", "2024-01-02 00:00:00"],
+    "pandas index": pd.DatetimeIndex(["2024-01-02"]),
+    "timestamp": pd.Timestamp(MOMENT),
+    "timestamps": [pd.Timestamp(MOMENT)],
+    "datetime": [MOMENT],
+    "date": [MOMENT.date()],
+    "datetime64": np.datetime64("2024-01-02"),
+    "datetime64 array": np.array(["2024-01-02"], "datetime64[D]"),
+    "pandas series": pd.Series([MOMENT]),
+    "polars series": pl.Series([MOMENT]),
+}
+
+
+@pytest.mark.parametrize("times", ASKED.values(), ids=ASKED.keys())
+def test_times_may_be_given_in_many_ways(times):
+    seconds = MOMENT.replace(tzinfo=datetime.UTC).timestamp()
+    assert set(read_times(times, TimeAxis("datetime"))) == {seconds}
+
+
+def test_times_with_a_zone_are_moments():
+    berlin = TimeAxis("datetime", zone="Europe/Berlin")
+    asked = ["2024-01-02T00:00:00+01:00"], [pd.Timestamp("2024-01-02", tz="Europe/Berlin")], pd.Series(
+        pd.to_datetime(["2024-01-01 23:00"]).tz_localize("UTC")
+    )
+    for times in asked:
+        assert read_times(times, berlin)[0] == datetime.datetime(2024, 1, 1, 23, tzinfo=datetime.UTC).timestamp()
+
+
+@pytest.mark.parametrize("times", [3, [3], range(3, 4), np.array([3.0]), pd.Index([3]), (3.0,), pl.Series([3])])
+def test_numbers_may_be_given_in_many_ways(times):
+    assert np.array_equal(read_times(times, TimeAxis("integer")), [3.0])
+
+
+@pytest.mark.parametrize(
+    ("times", "axis", "words"),
+    [
+        ([], TimeAxis("integer"), "at least one time"),
+        ([3], TimeAxis("datetime"), "must be datetimes, as the model was fitted on; got integers"),
+        (["2024-01-02"], TimeAxis("float"), "must be floats.*got datetimes"),
+        (["soon"], TimeAxis("datetime"), "holds text that is no datetime, such as 'soon'"),
+        ([3.0, None], TimeAxis("float"), "row 1: the time is missing"),
+        ([3.0, np.inf], TimeAxis("float"), "row 1: inf is no time"),
+        (["2024-01-02"], TimeAxis("datetime", zone="UTC"), "must have a time zone, such as UTC"),
+        ([pd.Timestamp("2024-01-02", tz="UTC")], TimeAxis("datetime"), "must be without a time zone"),
+    ],
+)
+def test_times_that_cannot_be_say_so(times, axis, words):
+    with pytest.raises(ValueError, match=words):
+        read_times(times, axis)
