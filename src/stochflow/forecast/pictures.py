@@ -6,8 +6,8 @@ import numpy as np
 
 from .frames import Panel
 
-# Rows of the past that are shown, and samples that the fan is made of.
-SHOWN, DRAWS = 100, 400
+# Rows of the past that are shown, and samples that the fan is made of: so many that its outer edge is no saw.
+SHOWN, DRAWS = 100, 4000
 
 
 def plot_forecast(

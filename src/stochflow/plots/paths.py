@@ -130,22 +130,12 @@ def fan_after(
     """The last rows of a series and the fan of its forecast, one panel a channel; `paths` lie on top."""
     past_values, samples = np.asarray(past_values), np.asarray(samples)
     dim = samples.shape[2]
-    axes = fan_chart(
-        times,
-        samples,
-        names=names,
-        axes=panels(axes, dim, lambda: figure(dim, 1, size=(6.4, 1.9), sharex=True)),
-    )
+    axes = panels(axes, dim, lambda: figure(dim, 1, size=(6.4, 1.9), sharex=True))
+    observed: Any = dict(color=INK, linewidth=1.1, marker=".", markersize=2.5, label="observed")
+    for i, ax in enumerate(axes):  # before the fan, whose legend names what is there
+        ax.plot(past_times, past_values[:, i], **observed)
+    fan_chart(times, samples, names=names, axes=axes)
     for i, ax in enumerate(axes):
-        ax.plot(
-            past_times,
-            past_values[:, i],
-            color=INK,
-            linewidth=1.1,
-            marker=".",
-            markersize=2.5,
-            label="observed",
-        )
         for path in [] if paths is None else np.asarray(paths):
             ax.plot(times, path[:, i], color=MODEL, linewidth=0.6, alpha=0.7)
         ax.axvline(past_times[-1], color=MUTED, linewidth=0.6)
