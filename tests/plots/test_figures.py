@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 
+from stochflow.distillation import Comparison, GapComparison
 from stochflow.metrics import ConsistencyBound, ConsistencyError
 from stochflow.plots import (
     PALETTE,
@@ -21,6 +22,7 @@ from stochflow.plots import (
     error_against_cost,
     fan_chart,
     figure,
+    flow_against_solver,
     likelihood_per_lag,
     phase_portrait,
     pit_histograms,
@@ -37,6 +39,10 @@ ERRORS = {
     "two steps": ConsistencyError(GAPS, GAPS**2, 0.1 * GAPS, 2),
     "bound": ConsistencyBound(GAPS, GAPS**2, 0.1 * GAPS),
 }
+AT_A_GAP = GapComparison(
+    1.0, 0.02, 0.01, 1e-4, 5e-5, -1e-5, 5e-5, (0.01, 0.02), (0.5, 0.2), 24, 9e-5, 4e-7, 2e-6
+)  # fmt: skip
+COMPARISON = Comparison((AT_A_GAP, AT_A_GAP), 60.0, 16, 1000, 0.01, 10_000)
 LEVELS = {f"lag {lag}": RNG.uniform(size=200) for lag in (1, 4, 10)}
 PITS = {f"lag {lag}": RNG.uniform(size=(200, 2)) for lag in (1, 4, 10, 20, 40)}
 HISTORY = {
@@ -62,6 +68,7 @@ MANY = {
     "fan without truth": (3, None, lambda axes: fan_chart(TIMES, PATHS, names="xyz", axes=axes)),
     "pit": (5, None, lambda axes: pit_histograms(PITS, axes=axes)),
     "training": (3, None, lambda axes: training_curve(HISTORY, axes=axes)),
+    "distillation": (2, None, lambda axes: flow_against_solver(COMPARISON, axes=axes)),
 }
 
 

@@ -15,6 +15,8 @@ from ..experiments.lorenz import LorenzSetting
 from ..experiments.missing import MissingSetting
 from ..experiments.mocap import MocapSetting
 from ..training.checkpoint import CheckpointError, RunFolder
+from .data import add_data_commands, print_card
+from .distill import register as register_distill
 from .flags import flags_from
 
 app = typer.Typer(
@@ -24,6 +26,8 @@ app = typer.Typer(
 )
 reproduce = typer.Typer(help="The paper's tables, one command each.", no_args_is_help=True)
 app.add_typer(reproduce, name="reproduce")
+add_data_commands(app)
+register_distill(app, reproduce)
 console = Console()
 
 Out = Annotated[Path, typer.Option(help="Folder for checkpoints, figures, JSON and the report.")]
@@ -55,8 +59,14 @@ def version() -> None:
 
 
 @app.command()
-def info(folder: Annotated[Path, typer.Argument(help="A run folder.")], as_json: AsJson = False) -> None:
-    """What a run folder holds: its settings and how far it got."""
+def info(
+    path: Annotated[Path, typer.Argument(help="A model file or a run folder.")], as_json: AsJson = False
+) -> None:
+    """What a model file says of itself, or a run folder of its settings and how far it got."""
+    if path.is_file():
+        _about_file(path, as_json)
+        return
+    folder = path
     run = RunFolder.open(folder)
     record, rows = run.read_config(), run.read_metrics()
     if as_json:
@@ -68,6 +78,18 @@ def info(folder: Annotated[Path, typer.Argument(help="A run folder.")], as_json:
     console.print(table)
     if rows:
         console.print("last report: " + ", ".join(f"{name} {value:.6g}" for name, value in rows[-1].items()))
+
+
+def _about_file(path: Path, as_json: bool) -> None:
+    from ..io import peek
+
+    manifest = peek(path)
+    if as_json:
+        print(json.dumps(manifest))
+    elif isinstance(manifest.get("card"), dict):
+        print_card(manifest["card"])
+    else:
+        console.print_json(data=manifest)
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """What a distillation is told: one frozen, checked, serialisable record."""
 
 import dataclasses
+from typing import Any
 
 from ..training import RunConfig
 
@@ -17,16 +18,16 @@ class DistillConfig:
     **Training**
 
     - `steps`, `batch_size`: at most so many updates, of so many pairs each.
-    - `learning_rate`, `warmup_steps`, `ema`: Muon's rate, which then falls to zero along a cosine; the decay of the moving
-        average of the weights.
+    - `learning_rate`, `warmup_steps`, `ema`: Muon's rate, which then falls to zero along a cosine; the decay of the
+        moving average of the weights.
     - `log_every`: steps between validations, and between two sets of paths; must divide `steps`.
     - `patience`: stop after this many validations in a row without a better held-out likelihood; `None` never does.
     - `checkpoint_seconds`: a checkpoint is written at the first validation after this time.
 
     **Solver**
 
-    - `dt`: the solver's step. By default the coarsest that moves no mean and no standard deviation at the horizon by more
-        than a few thousandths of a standard deviation.
+    - `dt`: the solver's step. By default the coarsest that moves no mean and no standard deviation at the horizon by
+        more than a few thousandths of a standard deviation.
     - `solver`: a name that [`solve`][stochflow.sde.solve] knows; by default the one of the highest order that fits the
         noise.
     - `paths`: how many are simulated anew for each `log_every` steps.
@@ -54,7 +55,7 @@ class DistillConfig:
     checkpoint_seconds: float = 30.0
     dt: float | None = None
     solver: str | None = None
-    paths: int = 4096
+    paths: int = 32_768
     rows: int = 64
     onward: float = 0.5
     start_fraction: float = 0.5
@@ -63,8 +64,8 @@ class DistillConfig:
         self.run()  # checks what every run has
         for name in ("paths", "rows"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 2:
-                raise ValueError(f"`{name}` must be an integer of at least 2; got {value!r}.")
+            if not isinstance(value, int) or value < 2 or value % 2:
+                raise ValueError(f"`{name}` must be a positive even integer; got {value!r}.")
         if self.dt is not None and not self.dt > 0:
             raise ValueError(f"`dt` must be positive, or None; got {self.dt}.")
         if not self.onward >= 0:
@@ -77,7 +78,7 @@ class DistillConfig:
         shared = {field.name for field in dataclasses.fields(RunConfig)} & set(dataclasses.asdict(self))
         return RunConfig(**{name: getattr(self, name) for name in shared})
 
-    def flow(self) -> dict[str, int | float | str | bool]:
+    def flow(self) -> dict[str, Any]:
         """The part that the flow is made from."""
         names = ("width", "depth", "layers", "coupling", "bins", "tails", "octaves", "clock")
         return {name: getattr(self, name) for name in names}

@@ -22,12 +22,20 @@ from ..training import Problem, RunFolder, train
 from ..training.checkpoint import describe, fingerprint
 from .config import DistillConfig
 from .pool import Pool, Simulator, Units
-from .probe import TEST_PATHS, check_shapes, choose_solver, choose_steps, find_symmetries, solver_name
+from .probe import (
+    PROBED,
+    TEST_PATHS,
+    check_shapes,
+    choose_solver,
+    choose_steps,
+    find_symmetries,
+    solver_name,
+)
 from .starts import Starts, make_starts
 
 # Pairs of paths of their own, the same for every validation.
 VALIDATION_PAIRS = 16_384
-VALIDATION_PATHS = 4096
+VALIDATION_PATHS = 16_384
 # Share of paths that may be lost to infinity before a law without them is no law of the SDE.
 MOST_LOST = 0.5
 # A half-line turns from logarithm to line at this quantile of the states: small ones stay apart, large ones unbent.
@@ -82,8 +90,8 @@ def distill(
     - `starts`: where the law is to hold: a box `(low, high)`, an array of states (n, dim), or a function `key -> x0`.
         Paths lead on from there, and pairs start along them too.
     - `horizon`: the longest gap, in the SDE's units of time. Longer ones are chained: `rollout(..., max_gap=horizon)`.
-    - `support`: for each coordinate `"real"`, `"positive"` or `(low, high)`; all real by default. The SDE stays as it is
-        written; draws lie within the support and the density is right with respect to it.
+    - `support`: for each coordinate `"real"`, `"positive"` or `(low, high)`; all real by default. The SDE stays as it
+        is written; draws lie within the support and the density is right with respect to it.
     - `config`: see [`DistillConfig`][stochflow.DistillConfig].
     - `folder`: a run folder; an unfinished run with the same arguments goes on, bit for bit as if it had never stopped.
     - `progress`: show a bar; by default on a terminal only.
@@ -138,7 +146,7 @@ def _prepare(sde, starts, horizon, support, config, key):
     made = make_starts(starts, sde.dim, region, key=start_key)
     x0 = made.draw(TEST_PATHS, key=draw_key)
     times = horizon * jr.uniform(time_key, (TEST_PATHS,), x0.dtype)
-    symmetries = find_symmetries(sde, x0, times)
+    symmetries = find_symmetries(sde, x0[:PROBED], times[:PROBED])
     scheme = choose_solver(sde, config.solver, symmetries)
     if config.dt is None:
         steps = choose_steps(sde, scheme, x0, horizon, key=step_key)
@@ -152,21 +160,25 @@ def _prepare(sde, starts, horizon, support, config, key):
 
 
 def _units(simulator, region, relative, key) -> Units:
-    """Mean and standard deviation on the line; for displacements, none and that of the longest."""
-    paths = jax.jit(lambda key: simulator.paths(TEST_PATHS, key=key))(key)
-    paths = paths[:, jnp.isfinite(paths).all(axis=(0, 2))]
-    _require_most(paths.shape[1], TEST_PATHS, simulator.dt)
-    folded = np.asarray(jax.vmap(jax.vmap(region.fold))(paths), np.float64)
+    """Mean and standard deviation on the line; for displacements, zero and the size of the longest."""
+    everywhere = lambda function: jax.vmap(jax.vmap(function))
+    folded = np.asarray(
+        jax.jit(lambda key: everywhere(region.fold)(simulator.paths(TEST_PATHS, key=key)))(key)
+    )
+    folded = folded[:, np.isfinite(folded).all(axis=(0, 2))]
+    _require_most(folded.shape[1], TEST_PATHS, simulator.dt)
     distance = [_distance(folded[..., i], *bound) for i, bound in enumerate(region.bounds)]
-    support = Support(region.bounds, jnp.asarray(distance, paths.dtype))
-    line = np.asarray(jax.vmap(jax.vmap(support.to_line))(jnp.asarray(folded, paths.dtype)), np.float64)
+    support = Support(region.bounds, jnp.asarray(distance, folded.dtype))
+    line = np.asarray(jax.jit(everywhere(support.to_line))(folded), np.float64)
     line = line[:, np.isfinite(line).all(axis=(0, 2))]
     loc, scale = line.mean(axis=(0, 1)), line.std(axis=(0, 1))
     for i in relative:
-        loc[i], scale[i] = 0.0, (line[simulator.rows, :, i] - line[0, :, i]).std()
+        loc[i], scale[i] = 0.0, np.sqrt(np.square(line[simulator.rows, :, i] - line[0, :, i]).mean())
     if not (scale > 0).all():
-        raise ValueError(f"every coordinate must move; coordinate {int(np.argmin(scale))} stays where it starts.")
-    return Units(support, jnp.asarray(loc, paths.dtype), jnp.asarray(scale, paths.dtype))
+        raise ValueError(
+            f"every coordinate must move; coordinate {int(np.argmin(scale))} stays where it starts."
+        )
+    return Units(support, jnp.asarray(loc, folded.dtype), jnp.asarray(scale, folded.dtype))
 
 
 def _distance(values, low, high) -> float:
@@ -178,9 +190,8 @@ def _distance(values, low, high) -> float:
 
 def _loss(batch_size):
     def loss(model, pool, step, key):
-        del step
-        pairs = pool.draw(batch_size, key=key)
-        log_prob = jax.vmap(lambda x_t, x_s, s, t: model.log_prob(x_t, x_s, s, t))
+        pairs = pool.draw(batch_size, step, key=key)
+        log_prob = jax.vmap(model.log_prob)
         nll = -log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t).mean()
         return nll, {"nll": nll, "lost": pool.lost.astype(nll.dtype)}
 
@@ -194,7 +205,7 @@ def _make_validation(simulator, units, config, key):
     @jax.jit
     def draw(path_key, pair_key):
         pool = simulator.pool(VALIDATION_PATHS, units, config.start_fraction, key=path_key)
-        return pool.draw(VALIDATION_PAIRS, key=pair_key)
+        return pool.draw(VALIDATION_PAIRS, 0, key=pair_key)
 
     pairs = draw(path_key, pair_key)
 
@@ -226,7 +237,9 @@ def _require_most(finite, number, dt):
 
 def _record(model, config, horizon) -> dict[str, Any]:
     """What tells one run from another, but for the paths and the key, which the checkpoint knows."""
-    settings = {name: value for name, value in dataclasses.asdict(config).items() if name != "checkpoint_seconds"}
+    settings = {
+        name: value for name, value in dataclasses.asdict(config).items() if name != "checkpoint_seconds"
+    }
     return {
         "config": settings,
         "horizon": horizon,

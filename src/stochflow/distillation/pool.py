@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 
 from ..data.pairs import Pairs
 from ..laws import Support
@@ -38,14 +38,17 @@ class Pool(eqx.Module):
     rows: int = eqx.field(static=True)
     start_fraction: float = eqx.field(static=True)
 
-    def draw(self, batch: int, *, key: PRNGKeyArray) -> Pairs:
-        """Pairs whose gap is uniform, or for every other one the square of that: short gaps change the fastest."""
-        path_key, lag_key, start_key, share_key = jr.split(key, 4)
-        path = self.order[jr.randint(path_key, (batch,), 0, self.finite)]
+    def draw(self, batch: int, turn: Int[Array, ""] | int, *, key: PRNGKeyArray) -> Pairs:
+        """Pairs whose gap is uniform or, for every other one, the square of that: short gaps change the fastest.
+
+        Batches take turns through the paths, so that all serve alike, and gaps are spread evenly over a batch.
+        """
+        lag_key, start_key, share_key = jr.split(key, 3)
+        path = self.order[(turn * batch + jnp.arange(batch)) % self.finite]
         longest = min(round(MARGIN * self.rows), self.paths.shape[0] - 1)
-        uniform = jr.uniform(lag_key, (batch,))
-        power = jnp.where(jnp.arange(batch) % 2 == 0, uniform, jnp.square(uniform))
-        lag = 1 + jnp.floor(power * longest).astype(jnp.int32).clip(0, longest - 1)
+        even = (jnp.arange(batch) // 2 + jr.uniform(lag_key, (batch,))) / (batch / 2)
+        lag = jnp.where(jnp.arange(batch) % 2 == 0, even, jnp.square(even)) * longest
+        lag = 1 + lag.astype(jnp.int32).clip(0, longest - 1)
         first = jr.randint(start_key, (batch,), 0, self.paths.shape[0] - lag)
         first = jnp.where(jr.uniform(share_key, (batch,)) < self.start_fraction, 0, first)
         s, t = first / self.rows, (first + lag) / self.rows
@@ -79,15 +82,18 @@ class Simulator:
         return max(round(MARGIN * self.rows), round((1 + self.onward) * self.rows))
 
     def paths(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "rows paths dim"]:
-        """In the user's units, folded back into the support by whoever needs it."""
+        """In the user's units, not yet folded into the support. The second half starts where the first does and is
+        driven by the mirror image of its noise: means then need far fewer paths, and half the noise is saved."""
         start_key, path_key = jr.split(key)
-        x0 = self.starts.draw(number, key=start_key)
+        half = self.starts.draw(number // 2, key=start_key)
+        x0 = jnp.concatenate([half, half])
         keys = jr.split(path_key, self.length)
         h = self.dt
 
         def row(x, item):
             i, key = item
-            x = advance(self.sde, self.scheme, x, i * self.substeps * h, h, self.substeps, key=key)
+            t = i * self.substeps * h
+            x = advance(self.sde, self.scheme, x, t, h, self.substeps, mirrored=True, key=key)
             return x, x
 
         _, rest = jax.lax.scan(row, x0, (jnp.arange(self.length), keys))
@@ -99,27 +105,38 @@ class Simulator:
         fold = jax.vmap(jax.vmap(lambda x: units.apply(units.support.fold(x))))
         folded = fold(paths)
         finite &= jnp.isfinite(folded).all(axis=(0, 2))
-        return Pool(folded, jnp.argsort(~finite), finite.sum(), self.rows, start_fraction)
+        shuffled = jr.permutation(
+            jr.fold_in(key, 1), number
+        )  # neighbours have neither start nor noise in common
+        order = shuffled[jnp.argsort(~finite[shuffled])]
+        return Pool(folded, order, finite.sum(), self.rows, start_fraction)
 
 
 def advance(
     sde: SDE,
     scheme: AbstractSolver,
     x: Float[Array, "paths dim"],
-    t: Float[Array, ""],
-    h: float,
-    steps: int,
+    t: ScalarLike,
+    h: ScalarLike,
+    steps: int | Int[Array, ""],
     *,
+    mirrored: bool = False,
     key: PRNGKeyArray,
 ) -> Float[Array, "paths dim"]:
-    """`steps` steps of a whole batch from time `t`: noise for all from one key, the least that a solver can cost."""
-    size = x.shape[0] * sde.noise_dim
+    """`steps` steps of a whole batch from time `t`: noise for all from one key, the least that a solver can cost.
 
-    def step(x, item):
-        k, key = item
-        flat = draw_increment(jnp.asarray(h, x.dtype), size, x.dtype, key=key)
-        increments = jax.tree.map(lambda leaf: leaf.reshape(x.shape[0], sde.noise_dim), flat)
+    `mirrored`: the second half of the batch has the noise of the first with the other sign.
+    """
+    number = x.shape[0] // (2 if mirrored else 1)
+
+    def step(k, x):
+        flat = draw_increment(
+            jnp.asarray(h, x.dtype), number * sde.noise_dim, x.dtype, key=jr.fold_in(key, k)
+        )
+        increments = jax.tree.map(lambda leaf: leaf.reshape(number, sde.noise_dim), flat)
+        if mirrored:
+            increments = jax.tree.map(lambda leaf: jnp.concatenate([leaf, -leaf]), increments)
         one = lambda x, increment: scheme.step(sde, x, t + k * h, jnp.asarray(h, x.dtype), None, increment)
-        return jax.vmap(one)(x, increments).astype(x.dtype), None
+        return jax.vmap(one)(x, increments).astype(x.dtype)
 
-    return jax.lax.scan(step, x, (jnp.arange(steps), jr.split(key, steps)))[0]
+    return jax.lax.fori_loop(0, steps, step, x)

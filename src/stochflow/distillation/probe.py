@@ -13,6 +13,8 @@ from ..sde.solvers import SOLVERS, find_solver
 # Steps per horizon that the choice of `dt` is made from; the finest is the truth of the test.
 FINEST, COARSEST = 1024, 64
 TEST_PATHS = 1024
+# States at which derivatives are taken: a symmetry that holds at all of them is no accident.
+PROBED = 64
 # Of a standard deviation: below what a flow of moderate size learns. In an energy distance it is about 5e-6.
 TOLERANCE = 3e-3
 # Beyond the noise of the test itself, in standard errors.
@@ -60,7 +62,9 @@ def find_symmetries(sde: SDE, states: Float[Array, "n dim"], times: Float[Array,
     relative = tuple(i for i, value in enumerate(np.asarray(by_state)) if value == 0)
     autonomous = all(float(value) == 0 for value in by_time)
     own = np.asarray(own)
-    return Symmetries(relative, autonomous, sde.noise == "diagonal" and not own[~np.eye(sde.dim, dtype=bool)].any())
+    return Symmetries(
+        relative, autonomous, sde.noise == "diagonal" and not own[~np.eye(sde.dim, dtype=bool)].any()
+    )
 
 
 def choose_solver(sde: SDE, name: str | None, symmetries: Symmetries) -> AbstractSolver:
@@ -78,7 +82,9 @@ def choose_solver(sde: SDE, name: str | None, symmetries: Symmetries) -> Abstrac
 
 
 def solver_name(scheme: AbstractSolver) -> str:
-    return next((name for name, known in SOLVERS.items() if type(known) is type(scheme)), type(scheme).__name__)
+    return next(
+        (name for name, known in SOLVERS.items() if type(known) is type(scheme)), type(scheme).__name__
+    )
 
 
 def choose_steps(

@@ -17,13 +17,20 @@ TRIED = 256
 
 
 class Box(eqx.Module):
-    """Uniform between two corners."""
+    """Uniform between two corners; each coordinate is spread evenly (a Latin hypercube)."""
 
     low: Float[Array, " dim"]
     high: Float[Array, " dim"]
 
+    @eqx.filter_jit
     def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
-        return jr.uniform(key, (number, self.low.shape[0]), self.low.dtype, self.low[None], self.high[None])
+        order_key, place_key = jr.split(key)
+        shape = number, self.low.shape[0]
+        cell = jr.permutation(
+            order_key, jnp.broadcast_to(jnp.arange(number)[:, None], shape), independent=True
+        )
+        share = (cell + jr.uniform(place_key, shape, self.low.dtype)) / number
+        return self.low[None] + share * (self.high - self.low)[None]
 
 
 class States(eqx.Module):
@@ -31,6 +38,7 @@ class States(eqx.Module):
 
     states: Float[Array, "states dim"]
 
+    @eqx.filter_jit
     def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
         return self.states[jr.randint(key, (number,), 0, self.states.shape[0])]
 
@@ -40,6 +48,7 @@ class StartLaw(eqx.Module):
 
     function: Callable
 
+    @eqx.filter_jit
     def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
         return jax.vmap(lambda key: jnp.asarray(self.function(key), jnp.result_type(float)))(
             jr.split(key, number)
@@ -89,7 +98,9 @@ def _box(corners, dim, support):
 def _require_inside(states, support):
     states = np.asarray(states, float)
     if not np.isfinite(states).all():
-        raise ValueError(f"`starts` must be finite; got {(~np.isfinite(states)).any(axis=1).sum()} that are not.")
+        raise ValueError(
+            f"`starts` must be finite; got {(~np.isfinite(states)).any(axis=1).sum()} that are not."
+        )
     low, high = np.array(support.bounds).T
     outside = ~((states > low) & (states < high)).all(axis=1)
     if outside.any():

@@ -4,36 +4,62 @@ Delbourgo, 1982).
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 # No bin is narrower than this share of the interval, so that slopes and their logs stay finite.
 MIN_BIN = 1e-3
-
-
-def _bins(raw: Float[Array, "dim bins"], half_width: float) -> tuple[Float[Array, "dim bins"], ...]:
-    """The left edges of the bins and their sizes."""
-    bins = raw.shape[1]
-    share = MIN_BIN + (1 - MIN_BIN * bins) * jax.nn.softmax(raw, axis=1)
-    # A product with a triangle: XLA's cumulative sum costs more than all the rest of the spline on a CPU.
-    before = share @ jnp.triu(jnp.ones((bins, bins), raw.dtype), 1)
-    return half_width * (2 * before - 1), 2 * half_width * share
+# Raw sizes beyond this make no difference that a float can hold.
+LARGEST_LOG = 30.0
 
 
 def _bin(value, raw_widths, raw_heights, raw_slopes, half_width, *, by_height):
-    """Corner, width, height and both slopes of the bin that holds each value."""
-    (x_lefts, widths), (y_lefts, heights) = _bins(raw_widths, half_width), _bins(raw_heights, half_width)
-    zero = jnp.zeros_like(value)[:, None]  # log-slope of both ends: the identity goes on smoothly
-    log_slopes = jnp.concatenate([zero, raw_slopes, zero], axis=1)
-    tables = x_lefts, y_lefts, widths, heights, log_slopes[:, :-1], log_slopes[:, 1:]
-    edges = y_lefts if by_height else x_lefts
-    chosen = [table[:, 0] for table in tables]
-    for k in range(
-        1, widths.shape[1]
-    ):  # unrolled: a loop over the batch vectorises where one over bins does not
-        above = value >= edges[:, k]
-        chosen = [jnp.where(above, table[:, k], old) for table, old in zip(tables, chosen, strict=True)]
-    x0, y0, width, height, log_d0, log_d1 = chosen
-    return x0, y0, width, height, jnp.exp(log_d0), jnp.exp(log_d1)
+    """Corner, width, height and both slopes of the bin that holds each value.
+
+    Sizes are `MIN_BIN` plus a softmax of the rest. Sums over bins are one product with a matrix, and the bin is chosen
+    by an unrolled loop before anything is divided: a compiler then has loops over the batch, which vectorise where
+    loops over a dozen bins do not.
+    """
+    dim, bins = raw_widths.shape
+    powers = jnp.exp(jnp.clip(jnp.concatenate([raw_widths, raw_heights]), -LARGEST_LOG, LARGEST_LOG))
+    sums = powers @ jnp.triu(
+        jnp.ones((bins, bins + 1), powers.dtype), 1
+    )  # of the bins before each; in the end, of all
+    before, total = sums[:, :-1], sums[:, -1]
+    room = 1 - MIN_BIN * bins
+    share = (value / half_width + 1) / 2  # of the interval that lies left of the value
+    side = slice(dim, None) if by_height else slice(None, dim)
+    log_slopes = jnp.pad(
+        raw_slopes, ((0, 0), (1, 1))
+    )  # slope one at both ends: the identity goes on smoothly
+    tables = before[:dim], before[dim:], powers[:dim], powers[dim:], log_slopes[:, :-1], log_slopes[:, 1:]
+    above = [(share - MIN_BIN * k) * total[side] >= room * before[side, k] for k in range(1, bins)]
+    number = sum((each.astype(jnp.int32) for each in above), jnp.zeros(dim, jnp.int32))
+    least = MIN_BIN * number
+    chosen = [_pick(table, number) for table in tables]
+    x_before, y_before, x_power, y_power, log_d0, log_d1 = chosen
+    left = lambda before, total: half_width * (2 * (least + room * before / total) - 1)
+    size = lambda power, total: 2 * half_width * (MIN_BIN + room * power / total)
+    x_total, y_total = total[:dim], total[dim:]
+    corner = left(x_before, x_total), left(y_before, y_total)
+    return *corner, size(x_power, x_total), size(y_power, y_total), jnp.exp(log_d0), jnp.exp(log_d1)
+
+
+@jax.custom_jvp
+def _pick(table: Float[Array, "dim bins"], number: Int[Array, " dim"]) -> Float[Array, " dim"]:
+    """The entry of that number in each row."""
+    columns = jnp.split(table, table.shape[1], axis=1)
+    chosen = columns[0][:, 0]
+    for k, column in enumerate(columns[1:], 1):
+        chosen = jnp.where(number >= k, column[:, 0], chosen)
+    return chosen
+
+
+@_pick.defjvp
+def _pick_jvp(primals, tangents):
+    """Backwards this is one elementwise choice; of the loop it would be one a bin."""
+    (table, number), (change, _) = primals, tangents
+    here = number[:, None] == jnp.arange(table.shape[1])[None]
+    return _pick(table, number), jnp.where(here, change, 0.0).sum(axis=1)
 
 
 def _log_slope(theta, secant, d0, d1):

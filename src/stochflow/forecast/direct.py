@@ -1,6 +1,7 @@
 """A law of the observed values themselves, given what each series has done."""
 
 import dataclasses
+import os
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -19,7 +20,7 @@ from .learn import Check, LearnConfig, Piece, learn
 # Rows of the past that are read at the most: what lies before them has faded from every memory.
 PAST = 1024
 # Draws in one call of the compiled program: memory stays small whatever the number of series.
-AT_ONCE = 1 << 20
+AT_ONCE = 1 << 18
 # The horizon, if none is given, is this share of all the time that was observed: that many stretches tell of it.
 HORIZON_SHARE = 20
 # Draws of a path between two rows, of which the next row then chooses.
@@ -278,6 +279,7 @@ class DirectPlan:
     horizon: float | None
     own_scale: bool | None
     learning: LearnConfig
+    folder: str | os.PathLike | None = None
 
 
 def fit_direct(
@@ -300,7 +302,9 @@ def fit_direct(
     gap = float(np.median(np.concatenate([np.diff(t) for t, _, _ in pieces])))
     history = History.fit([(t, z) for t, z, _ in pieces], gap)
     read = [Piece(t, z, np.concatenate([history.along(t, z), u], axis=1)) for t, z, u in pieces]
-    law, checks = learn(read, history.usual, shell.ahead, plan.learning, progress=progress, key=key)
+    law, checks = learn(
+        read, history.usual, shell.ahead, plan.learning, folder=plan.folder, progress=progress, key=key
+    )
     checks = [check._replace(gap=check.gap * horizon) for check in checks]
     return DirectModel(law, history, units, shell.ahead, own_scale), checks
 

@@ -131,6 +131,7 @@ class Forecaster:
         static: Sequence[str] | str = (),
         past: Sequence[str] | str = (),
         future: Sequence[str] | str = (),
+        folder: str | os.PathLike | None = None,
     ) -> "Forecaster":
         """Learn from a long data frame, of pandas or polars.
 
@@ -140,15 +141,16 @@ class Forecaster:
             series. Without values, all other columns of numbers are. A value that is missing is empty (null or NaN).
         - `channel`: for rows of one channel each, the column that says which; `values` is then one column.
         - `static`, `past`, `future`: covariates: one number a series; known when a forecast is made; known ahead.
+        - `folder`: a run folder for checkpoints (of a flow): an interrupted fit with the same arguments goes on there.
         """
         frame = as_frame(df)
         columns = find_columns(
             frame, id=id, time=time, values=values, channel=channel, static=static, past=past, future=future
         )
         panel, axis, names = read_panel(frame, columns)
-        return self._fit_panel(panel, columns, axis, names, frame)
+        return self._fit_panel(panel, columns, axis, names, frame, folder)
 
-    def _fit_panel(self, panel, columns, axis, names, frame) -> "Forecaster":
+    def _fit_panel(self, panel, columns, axis, names, frame, folder=None) -> "Forecaster":
         self._check_params()
         begin = clock.monotonic()
         kind = self._choose(panel, columns)
@@ -158,7 +160,7 @@ class Forecaster:
         checks: list[Check] = []
         if kind == "flow":
             own = {"auto": None, "global": False, "series": True}[self.scaling]
-            plan = DirectPlan(intervals, horizon, own, self._learning())
+            plan = DirectPlan(intervals, horizon, own, self._learning(), folder)
             model, checks = fit_direct(panel, names, plan, progress=self.progress, key=key)
         else:
             support = make_support(np.concatenate(panel.values), names, intervals)

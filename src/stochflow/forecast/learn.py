@@ -1,6 +1,8 @@
 """Learning a law from few and long series, or from many: what is believed is what holds on rows that were held out."""
 
 import dataclasses
+import math
+import os
 from typing import NamedTuple
 
 import equinox as eqx
@@ -15,7 +17,8 @@ from ..data import PairSampler, Trajectories
 from ..flows import Correction, LocalFlow, StochasticFlow
 from ..flows.local import KNOTS
 from ..laws import OrnsteinUhlenbeck
-from ..training import Problem, RunConfig, train
+from ..training import Problem, RunConfig, RunFolder, train
+from ..training.checkpoint import describe
 from .history import SIZE_HALF_LIFE
 
 # As shares of the horizon, at which the law may change its ways.
@@ -33,8 +36,12 @@ SPREADS = np.geomspace(0.5, 3.0, 37)
 LEVEL = 0.9
 # A priori the flow's drift is believed only where the data holds many times this many stretches of the gap.
 DOUBT = 300.0
+# Stretches apart from one another, from which on the share of rows within an interval means something.
+ENOUGH_APART = 60.0
 # Below this many pairs a gap is corrected as the next shorter one is.
 FEWEST_PAIRS = 20
+# Steps between two reports: a second or so.
+REPORT = 500
 # Series enough to hold out whole ones.
 MANY_SERIES = 12
 
@@ -69,7 +76,7 @@ class LearnConfig:
             optimiser="adamw",
             warmup_steps=min(200, self.steps // 4),
             ema=0.99,
-            log_every=self.steps,
+            log_every=math.gcd(self.steps, REPORT),
         )
 
 
@@ -90,17 +97,19 @@ def learn(
     ahead: int,
     config: LearnConfig,
     *,
+    folder: str | os.PathLike | None = None,
     progress: bool | None,
     key: PRNGKeyArray,
 ) -> tuple[LocalFlow, list[Check]]:
     """A law of displacements up to a gap of one; its drift and spread corrected by what was held out.
 
-    The law of all rows and, for each fold, one that sees none of its rows are trained side by side in one program.
+    The law of all rows and, for each fold, one that sees none of its rows are trained side by side in one program; in
+    `folder`, if there is one, so that an interrupted run goes on.
     """
     fit_key, draw_key = jr.split(key)
     pieces = [_told_apart(piece) for piece in pieces]
     blocks = _blocks(pieces, config.folds)
-    *folds, law = _fit_side_by_side(pieces, blocks, usual, ahead, config, progress, fit_key)
+    *folds, law = _fit_side_by_side(pieces, blocks, usual, ahead, config, folder, progress, fit_key)
     if not folds:
         return law, []
     gaps = np.geomspace(_usual_gap(pieces), 1.0, KNOTS)
@@ -165,7 +174,7 @@ class _SideBySide(eqx.Module):
         return eqx.combine(jax.tree.unflatten(jax.tree.structure(params), leaves), static)
 
 
-def _fit_side_by_side(pieces, blocks, usual, ahead, config, progress, key) -> list[LocalFlow]:
+def _fit_side_by_side(pieces, blocks, usual, ahead, config, folder, progress, key) -> list[LocalFlow]:
     """A law without each fold, and last the law of all rows."""
     dim = pieces[0].values.shape[1]
     flow_key, fit_key = jr.split(key)
@@ -196,7 +205,10 @@ def _fit_side_by_side(pieces, blocks, usual, ahead, config, progress, key) -> li
     sampler = PairSampler(dataclasses.replace(data, ahead=ahead + 1), horizon=1.0, scheme="log")
     run = config.run_config()
     problem = Problem(loss=_make_loss(like, config.folds, ahead, run.batch_size), data=sampler)
-    trained = train(_SideBySide.of(laws), problem, run, key=fit_key, progress=progress)
+    model = _SideBySide.of(laws)
+    record = {"config": dataclasses.asdict(config), "law": describe(like)}
+    at = None if folder is None else RunFolder.create(folder, record)
+    trained = train(model, problem, run, key=fit_key, folder=at, progress=progress)
     stacked = trained.model.stacked(like)
     pick = lambda i: jax.tree.map(lambda leaf: leaf[i] if eqx.is_inexact_array(leaf) else leaf, stacked)
     return [pick(i) for i in range(config.folds + 1)]
@@ -348,7 +360,9 @@ def _best(y, drift, back, around, *, apart) -> tuple[float, float, float]:
     sharpest = SPREADS[_scores(rest, around).mean(axis=1).argmin()]
     covered = np.array([_coverage(rest, spread * around) for spread in SPREADS])
     calibrated = SPREADS[min(int((covered < LEVEL).sum()), len(SPREADS) - 1)]
-    return float(trust), float(pull), float(np.sqrt(sharpest * calibrated))
+    # What few stretches cover is a matter of chance: there the sharper guide is the score.
+    share = 0.5 * min(1.0, apart / ENOUGH_APART)
+    return float(trust), float(pull), float(sharpest ** (1 - share) * calibrated**share)
 
 
 def _scores(rest, around):

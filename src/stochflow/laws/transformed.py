@@ -21,9 +21,9 @@ NAMED = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf)}
 class Support(eqx.Module):
     r"""A product of open intervals, and a smooth bijection of each to the whole line.
 
-    A half-line $(a, \infty)$ goes by $x = a + c\,\log(1 + e^{y/c})$ with $c$ the `scale`, far above which nothing is bent
-    and far below which it is a logarithm; $(-\infty, b)$ by its mirror image; a bounded interval by the logistic function,
-    $x = a + (b - a)\,\sigma(y)$. Growth is at most linear, so heavy tails in $y$ stay what they are in $x$.
+    A half-line $(a, \infty)$ goes by $x = a + c\,\log(1 + e^{y/c})$ with $c$ the `scale`, far above which nothing is
+    bent and far below which it is a logarithm; $(-\infty, b)$ by its mirror image; a bounded interval by the logistic
+    function, $x = a + (b - a)\,\sigma(y)$. Growth is at most linear, so heavy tails in $y$ stay what they are in $x$.
 
     **Arguments:**
 

@@ -18,6 +18,7 @@ from .diagnostics import (
     reliability as reliability,
     training_curve as training_curve,
 )
+from .distillation import flow_against_solver as flow_against_solver
 from .paths import (
     density_slices as density_slices,
     fan_after as fan_after,

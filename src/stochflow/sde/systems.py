@@ -95,7 +95,11 @@ def lotka_volterra(
 
 
 def fitzhugh_nagumo(
-    slowness: float = 0.08, a: float = 0.7, b: float = 0.8, current: float = 0.5, noise: tuple[float, float] = (0.3, 0.05)
+    slowness: float = 0.08,
+    a: float = 0.7,
+    b: float = 0.8,
+    current: float = 0.5,
+    noise: tuple[float, float] = (0.3, 0.05),
 ) -> SDE:
     r"""A neuron that fires: voltage $v$ and recovery $w$,
     $$dv = (v - v^3/3 - w + I)\,dt + \sigma_1 dW_1, \qquad dw = \varepsilon(v + a - b w)\,dt + \sigma_2 dW_2.$$"""

@@ -1,0 +1,117 @@
+"""Four real series, forecast from rolling origins: `python -m benchmarks.series [--only vix] [--out FILE]`.
+
+The files are read from the folder that `STOCHFLOW_DATA` names. For each series and gap: the CRPS of the forecaster over
+that of the better of two baselines (persistence with scaled noise, exact Ornstein–Uhlenbeck), the share of what came
+that lies within the central 90 %, and the same with a random half of the rows dropped.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from stochflow import Forecaster
+
+REFITS, START, SEED = 2, 0.6, 0
+KILOMETRES_PER_DEGREE, LATITUDE = 111.2, 67.0
+
+
+def vix(folder: Path) -> pd.DataFrame:
+    rows = pd.read_csv(folder / "series" / "vix_daily.csv")
+    return pd.DataFrame({"ds": pd.to_datetime(rows["Date"], format="%m/%d/%Y"), "VIX": rows["VIX"]})
+
+
+def rate(folder: Path) -> pd.DataFrame:
+    rows = pd.read_csv(folder / "series" / "us10y_daily.csv")
+    found = pd.DataFrame({"ds": pd.to_datetime(rows["Date"], format="%m/%d/%Y"), "rate": rows["Rate"]})
+    return found.dropna()
+
+
+def ice(folder: Path) -> pd.DataFrame:
+    """Time runs forwards: years before present, negative."""
+    rows = pd.read_csv(folder / "series" / "NGRIP_10yr.csv", comment="#")
+    return pd.DataFrame({"ds": -rows["Age_BP"], "d18O": rows["d18O"]}).dropna()
+
+
+def seals(folder: Path) -> pd.DataFrame:
+    """Kilometres east and north; fixes of one seal at one time are averaged."""
+    rows = pd.read_csv(folder / "series" / "beardedSeals.csv", parse_dates=["date_time"])
+    east = KILOMETRES_PER_DEGREE * np.cos(np.deg2rad(LATITUDE)) * (rows["longitude"] + 165)
+    found = pd.DataFrame(
+        {
+            "unique_id": rows["deployid"],
+            "ds": rows["date_time"],
+            "x": east,
+            "y": KILOMETRES_PER_DEGREE * (rows["latitude"] - LATITUDE),
+        }
+    )
+    return found.dropna().groupby(["unique_id", "ds"], as_index=False).mean()
+
+
+# The frame, the gaps, the horizon and what is known of the channels.
+SERIES = {
+    "vix": (vix, ["1d", "7d", "28d", "91d", "365d"], "400d", {"VIX": "positive"}),
+    "rate": (rate, ["1d", "7d", "28d", "91d", "365d"], "400d", None),
+    "ice": (ice, [10, 50, 200, 1000], 1100, None),
+    "seals": (seals, ["1h", "6h", "24h", "72h"], "80h", None),
+}
+
+
+def run(name: str, folder: Path, keep: float) -> dict:
+    """The back-test of one series, of which a random share `keep` of the rows is kept."""
+    read, gaps, horizon, support = SERIES[name]
+    frame = read(folder)
+    whole = frame
+    if keep < 1:
+        frame = frame.sample(frac=keep, random_state=SEED).sort_index()
+    begin = time.monotonic()
+    model = Forecaster(horizon=horizon, support=support, random_state=SEED, progress=False)
+    values = [column for column in frame.columns if column not in ("ds", "unique_id")]
+    table = model.backtest(
+        frame, gaps=gaps, folds=REFITS, start=START, time="ds", values=values,
+        id="unique_id" if "unique_id" in frame else None,
+    )  # fmt: skip
+    return {
+        "series": name,
+        "rows": len(frame),
+        "of": len(whole),
+        "seconds": round(time.monotonic() - begin, 1),
+        "scores": table.to_dict(orient="records"),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=SERIES, action="append")
+    parser.add_argument(
+        "--keep", type=float, action="append", help="shares of the rows to keep; 1 and 0.5 by default"
+    )
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    folder = Path(os.environ["STOCHFLOW_DATA"])
+    done = []
+    if given.out is not None and given.out.is_file():
+        done = json.loads(given.out.read_text())["results"]
+    for keep in given.keep or [1.0, 0.5]:
+        for name in given.only or SERIES:
+            found = {"keep": keep} | run(name, folder, keep)
+            done = [row for row in done if (row["series"], row["keep"]) != (name, keep)] + [found]
+            print(f"{name}, {found['rows']} of {found['of']} rows, {found['seconds']} s", flush=True)
+            for row in found["scores"]:
+                print(
+                    f"  {row['channel']:>5} {row['gap']:>6}  {row['forecasts']:>5} forecasts  CRPS {row['crps']:.4f}  "
+                    f"persistence {row['persistence']:.4f}  OU {row['ornstein_uhlenbeck']:.4f}  "
+                    f"relative {row['relative']:.3f}  within 90 % {row['coverage']:.3f}",
+                    flush=True,
+                )
+            if given.out is not None:
+                about = {"machine": "two cores, CPU", "seed": SEED, "refits": REFITS, "start": START}
+                given.out.write_text(json.dumps(about | {"results": done}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,287 @@
+"""From a file of rows to forecasts: `fit`, `forecast`, `impute` and `evaluate`."""
+
+import dataclasses
+import inspect
+import json
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+import narwhals as nw
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ..forecast import Forecaster
+from .flags import flags_from
+
+console = Console()
+READERS = {".csv": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
+# Parameters of the forecaster that have flags of their own, or none.
+APART = ("self", "support", "random_state", "progress", "horizon")
+PARAMETERS = [
+    (name, parameter.annotation, dataclasses.field(default=parameter.default))
+    for name, parameter in inspect.signature(Forecaster.__init__).parameters.items()
+    if name not in APART
+]
+ForecasterFlags: Any = dataclasses.make_dataclass("ForecasterFlags", PARAMETERS, frozen=True)
+
+Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of rows.")]
+Model = Annotated[Path, typer.Argument(help="A model file that `stochflow fit` wrote.")]
+Out = Annotated[Path | None, typer.Option(help="Write a CSV or Parquet file; without it, print.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of training, or of draws.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Format = Annotated[str | None, typer.Option(help="Of the times, if they are text: such as '%m/%d/%Y'.")]
+Names = Annotated[str | None, typer.Option(help="Columns, separated by commas.")]
+
+
+def add_data_commands(app: typer.Typer) -> None:
+    """Put the commands on the app."""
+    app.command("fit")(fit)
+    app.command("forecast")(forecast)
+    app.command("impute")(impute)
+    app.command("evaluate")(evaluate)
+
+
+@flags_from(ForecasterFlags)
+def fit(
+    flags: ForecasterFlags,  # type: ignore[valid-type]
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("model.stochflow"),
+    id: Annotated[
+        str | None, typer.Option("--id", help="Column of ids; `unique_id` if there is one.")
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="Column of times; `ds` if there is one.")] = None,
+    values: Names = None,
+    channel: Annotated[str | None, typer.Option(help="Column that says which channel a row is of.")] = None,
+    static: Names = None,
+    past: Names = None,
+    future: Names = None,
+    positive: Names = None,
+    horizon: Annotated[
+        str | None, typer.Option(help="The longest gap that is learnt in one step: '30d'.")
+    ] = None,
+    time_format: Format = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Learn a forecaster from a file of rows and write it to a model file.
+
+    Interrupted, it leaves what it has learnt beside the model file; the same command goes on from there.
+    """
+    frame = read_rows(data, time, time_format)
+    columns = {"id": id, "time": time, "values": _listed(values), "channel": channel}
+    columns |= {
+        name: _listed(given) or () for name, given in (("static", static), ("past", past), ("future", future))
+    }
+    forecaster = Forecaster(
+        **dataclasses.asdict(flags),
+        horizon=_length(horizon),
+        support=dict.fromkeys(_listed(positive) or [], "positive") or None,
+        random_state=seed,
+        progress=False if as_json else None,
+    )
+    run = out.with_name(out.name + ".run")
+    forecaster.fit(frame, **columns, folder=run)
+    forecaster.save(out)
+    shutil.rmtree(run, ignore_errors=True)
+    if as_json:
+        print(json.dumps({"model": str(out)} | forecaster.card_))
+        return
+    print_card(forecaster.card_)
+    console.print(f"model: [bold]{out}[/]   next: stochflow forecast {out} --horizon {forecaster.horizon_}")
+
+
+def forecast(
+    model: Model,
+    data: Annotated[
+        Path | None, typer.Option(help="The past of the series; that of the fit by default.")
+    ] = None,
+    horizon: Annotated[str | None, typer.Option(help="How far ahead: '7d'.")] = None,
+    every: Annotated[str | None, typer.Option(help="At each of these: '6h'.")] = None,
+    times: Annotated[str | None, typer.Option(help="Or at these times, separated by commas.")] = None,
+    future: Annotated[Path | None, typer.Option(help="Covariates known ahead.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="So many draws, a row each.")] = None,
+    quantiles: Annotated[str | None, typer.Option(help="Such as 0.05,0.5,0.95.")] = None,
+    interval: Annotated[float | None, typer.Option(help="Such as 0.9.")] = None,
+    paths: Annotated[bool, typer.Option(help="Draw whole paths.")] = False,
+    out: Out = None,
+    time_format: Format = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Forecasts of a fitted model."""
+    forecaster = Forecaster.load(model)
+    time = forecaster.columns_.time
+    read = lambda path: None if path is None else read_rows(path, time, time_format)
+    found = forecaster.predict(
+        read(data),
+        horizon=_length(horizon),
+        every=_length(every),
+        times=None if times is None else [_number(each) for each in times.split(",")],
+        future=read(future),
+        samples=samples,
+        quantiles=None if quantiles is None else _numbers(quantiles, "quantiles"),
+        interval=interval,
+        paths=paths,
+        random_state=seed,
+    )
+    write_rows(found, out, as_json)
+
+
+def impute(
+    model: Model,
+    data: Data,
+    out: Out = None,
+    samples: Annotated[int, typer.Option(min=2, help="Draws behind each median and interval.")] = 200,
+    time_format: Format = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """The rows with what is missing filled in, from both sides."""
+    forecaster = Forecaster.load(model)
+    frame = read_rows(data, forecaster.columns_.time, time_format)
+    write_rows(forecaster.impute(frame, samples=samples, random_state=seed), out, as_json)
+
+
+@flags_from(ForecasterFlags)
+def evaluate(
+    flags: ForecasterFlags,  # type: ignore[valid-type]
+    data: Data,
+    gaps: Annotated[str, typer.Option(help="How far ahead, separated by commas: '1d,7d,28d'.")],
+    id: Annotated[str | None, typer.Option("--id", help="Column of ids.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column of times.")] = None,
+    values: Names = None,
+    positive: Names = None,
+    horizon: Annotated[str | None, typer.Option(help="The longest gap that is learnt in one step.")] = None,
+    refits: Annotated[int, typer.Option(min=1, help="How often everything is fitted anew.")] = 4,
+    start: Annotated[float, typer.Option(help="The share of the rows that the first fit sees.")] = 0.6,
+    period: Annotated[str | None, typer.Option(help="Of a season, for the baseline of that name.")] = None,
+    out: Out = None,
+    time_format: Format = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """A rolling-origin back-test beside persistence and an exact Ornstein–Uhlenbeck fit."""
+    frame = read_rows(data, time, time_format)
+    forecaster = Forecaster(
+        **dataclasses.asdict(flags),
+        horizon=_length(horizon),
+        support=dict.fromkeys(_listed(positive) or [], "positive") or None,
+        random_state=seed,
+        progress=False if as_json else None,
+    )
+    scores = forecaster.backtest(
+        frame,
+        gaps=[_length(gap) for gap in gaps.split(",")],
+        folds=refits,
+        start=start,
+        period=_length(period),
+        id=id,
+        time=time,
+        values=_listed(values),
+    )
+    write_rows(scores, out, as_json)
+
+
+def print_card(card: dict[str, Any]) -> None:
+    """A model card as tables."""
+    table = Table("", "", title="Model card", show_header=False)
+    for name, value in card.items():
+        if name != "held_out":
+            table.add_row(name.replace("_", " "), ", ".join(value) if isinstance(value, list) else str(value))
+    console.print(table)
+    if not card.get("held_out"):
+        return
+    held = Table(
+        "gap", "pairs", "channel", "within 90 %", "CRPS over the simple law's", title="On held-out rows"
+    )
+    for row in card["held_out"]:
+        for channel, covered in row["coverage_of_90"].items():
+            relative = row["relative_crps"][channel]
+            held.add_row(row["gap"], str(row["pairs"]), channel, f"{covered:.1%}", f"{relative:.3f}")
+    console.print(held)
+
+
+def read_rows(path: Path, time: str | None, time_format: str | None) -> Any:
+    """A CSV or Parquet file as a data frame; text in the time column becomes datetimes."""
+    if READERS.get(path.suffix.lower()) is None:
+        raise ValueError(f"{path} must end in {', '.join(READERS)}.")
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}.")
+    library = _library()
+    if READERS[path.suffix.lower()] == "Parquet":
+        frame = library.read_parquet(path)
+    elif library.__name__ == "polars":
+        frame = library.read_csv(path, try_parse_dates=True, infer_schema_length=10_000, comment_prefix="#")
+    else:
+        frame = library.read_csv(path, comment="#")
+    if time_format is None:
+        return frame
+    rows = nw.from_native(frame, eager_only=True)
+    name = time or "ds"
+    if name not in rows.columns:
+        raise ValueError(f"there is no column {name!r}; the columns are {', '.join(rows.columns)}.")
+    try:
+        return rows.with_columns(rows[name].str.to_datetime(format=time_format)).to_native()
+    except Exception:
+        raise ValueError(
+            f"time column {name!r} is not written as {time_format!r}: its first row is {rows[name][0]!r}."
+        ) from None
+
+
+def write_rows(frame: Any, out: Path | None, as_json: bool) -> None:
+    """To a file by its ending, or to the screen."""
+    rows = nw.from_native(frame, eager_only=True)
+    if out is not None:
+        if READERS.get(out.suffix.lower()) is None:
+            raise ValueError(f"{out} must end in {', '.join(READERS)}.")
+        part = out.with_name(out.name + ".part")
+        try:
+            (rows.write_parquet if READERS[out.suffix.lower()] == "Parquet" else rows.write_csv)(part)
+            part.replace(out)
+        finally:
+            part.unlink(missing_ok=True)
+    if as_json:
+        print(json.dumps(rows.rows(named=True), default=str))
+    elif out is not None:
+        console.print(f"{len(rows)} rows: [bold]{out}[/]")
+    else:
+        table = Table(*rows.columns)
+        for row in rows.head(40).rows():
+            table.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row))
+        console.print(table)
+        if len(rows) > 40:
+            console.print(f"and {len(rows) - 40} more rows: write them with --out.")
+
+
+def _library() -> Any:
+    for name in ("polars", "pandas"):
+        try:
+            return __import__(name)
+        except ModuleNotFoundError:
+            continue
+    raise ImportError("files of rows are read with polars or pandas: run `pip install stochflow[frames]`.")
+
+
+def _listed(names: str | None) -> list[str] | None:
+    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text.strip()
+
+
+def _length(text: str | None) -> Any:
+    """A length of time as it was written, or a number if it is one."""
+    return None if text is None else _number(text)
+
+
+def _numbers(text: str, name: str) -> list[float]:
+    found = [_number(each) for each in text.split(",")]
+    if not all(isinstance(each, float) for each in found):
+        raise ValueError(f"`{name}` must be numbers separated by commas; got {text!r}.")
+    return found

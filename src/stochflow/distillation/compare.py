@@ -1,0 +1,285 @@
+"""A distilled law beside the solver that it replaces: how far apart, and what each costs."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ..inference import make_sampler
+from ..metrics import (
+    interleave,
+    kde_floor,
+    kde_kl,
+    pit,
+    projected_energy_distance,
+    uniformity_test,
+)
+from ..sde import EulerMaruyama
+from .distill import Distilled
+from .pool import advance
+
+# The reference takes steps this much shorter than those that the pairs were made with.
+FINER = 2
+# Of the horizon.
+GAPS = (0.125, 0.5, 1.0)
+KDE_DIM, KDE_SAMPLES = 3, 10_000
+PIT_STARTS, PIT_SAMPLES = 2048, 255
+REPEATS = 20
+# Euler–Maruyama is not tried in more steps than these.
+MOST_STEPS = 2048
+# Of a timed batch: the same number to each of two or four cores, and each small enough for the cache.
+CHUNKS = 4
+# In the plane so many lines give the distance to a hundredth; beyond it they are drawn at random.
+DIRECTIONS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class GapComparison:
+    """At one gap: the flow against the fine solver, and against the coarsest Euler–Maruyama that is no worse.
+
+    - `kl`, `kl_floor`: by kernel densities over all starts, in nats, and what two true samples score; `None` above
+        three dimensions, where kernels say nothing.
+    - `energy`, `energy_se`: energy distance to the fine solver, a mean over starts, in units of the coordinates'
+        standard deviations; `floor`, `floor_se`: of a second sample of the fine solver.
+    - `pit`, `pit_p`: for each coordinate, Kolmogorov–Smirnov distance of the PIT to the uniform law, and its p-value.
+    - `solver_steps`, `solver_energy`: of that Euler–Maruyama; an energy distance below its own error counts as the
+        error.
+    - `flow_seconds`, `solver_seconds`: a sample, in turns, in batches; `speedup` is their ratio.
+    """
+
+    gap: float
+    kl: float | None
+    kl_floor: float | None
+    energy: float
+    energy_se: float
+    floor: float
+    floor_se: float
+    pit: tuple[float, ...]
+    pit_p: tuple[float, ...]
+    solver_steps: int
+    solver_energy: float
+    flow_seconds: float
+    solver_seconds: float
+
+    @property
+    def speedup(self) -> float:
+        return self.solver_seconds / self.flow_seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """A [`GapComparison`][stochflow.distillation.GapComparison] a gap, and how they were taken. Prints as a table."""
+
+    gaps: tuple[GapComparison, ...]
+    train_seconds: float
+    groups: int
+    samples: int
+    fine_dt: float
+    batch: int
+
+    @property
+    def break_even(self) -> float:
+        """After how many samples at the longest gap training has paid for itself; infinite if the solver is faster."""
+        last = self.gaps[-1]
+        saved = last.solver_seconds - last.flow_seconds
+        return self.train_seconds / saved if saved > 0 else math.inf
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, which has no infinity: a break-even that never comes is `None`."""
+        break_even = self.break_even if math.isfinite(self.break_even) else None
+        gaps = [dataclasses.asdict(gap) | {"speedup": gap.speedup} for gap in self.gaps]
+        return dataclasses.asdict(self) | {"gaps": gaps, "break_even": break_even}
+
+    def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Headers, and a row a gap."""
+        headers = (
+            "gap", "KL (floor)", "energy distance", "of a true sample", "worst PIT", "p",
+            "flow, ns", "EM steps", "EM, ns", "times faster",
+        )  # fmt: skip
+        rows = [
+            (
+                f"{g.gap:g}",
+                "–" if g.kl is None else f"{g.kl:.3f} ({g.kl_floor:.3f})",
+                f"{g.energy:.1e} ± {g.energy_se:.1e}",
+                f"{g.floor:.1e} ± {g.floor_se:.1e}",
+                f"{max(g.pit):.3f}",
+                f"{min(g.pit_p):.2f}",
+                f"{1e9 * g.flow_seconds:.0f}",
+                str(g.solver_steps),
+                f"{1e9 * g.solver_seconds:.0f}",
+                f"{g.speedup:.1f}",
+            )
+            for g in self.gaps
+        ]
+        return headers, rows
+
+    def __str__(self) -> str:
+        headers, rows = self.rows()
+        widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+        lines = [
+            "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in (headers, *rows)
+        ]
+        return "\n".join(
+            [*lines, f"trained {self.train_seconds:.0f} s; break-even {self.break_even:.2g} samples"]
+        )
+
+
+def compare(
+    distilled: Distilled,
+    *,
+    gaps: Sequence[float] | None = None,
+    groups: int = 16,
+    samples: int = 16_384,
+    batch: int = 10_000,
+    key: PRNGKeyArray,
+) -> Comparison:
+    """Hold a distilled law against the solver.
+
+    **Arguments:**
+
+    - `gaps`: up to the horizon; an eighth, a half and all of it by default.
+    - `groups`, `samples`: from so many starts, so many draws of each. The more, the smaller the distance that can be
+        seen, and so the finer the solver that the flow is held against.
+    - `batch`: samples at a time when the two are timed.
+    - `key`: for starts and draws.
+    """
+    if groups < 2 or samples < 2:
+        raise ValueError(f"`groups` and `samples` must be at least 2; got {groups}, {samples}.")
+    gaps = [share * distilled.horizon for share in GAPS] if gaps is None else [float(gap) for gap in gaps]
+    if not gaps or not all(0 < gap <= distilled.horizon for gap in gaps):
+        raise ValueError(f"`gaps` must lie between 0 and the horizon {distilled.horizon:g}; got {gaps}.")
+    bench = _Bench(distilled, groups, samples, batch)
+    compared = [bench.at(gap, jr.fold_in(key, i)) for i, gap in enumerate(gaps)]
+    fine_dt = distilled.dt / FINER
+    return Comparison(tuple(compared), distilled.seconds, groups, samples, fine_dt, batch)
+
+
+class _Bench:
+    """Draws of the flow and of solvers, for one distilled law."""
+
+    def __init__(self, distilled: Distilled, groups: int, samples: int, batch: int):
+        self.distilled, self.groups, self.samples, self.batch = distilled, groups, samples, batch
+        self.sampler = make_sampler(distilled.flow, chunk=math.ceil(batch / CHUNKS))
+
+        @eqx.filter_jit
+        def run(scheme, x0, gap, steps, key):
+            sde = distilled.simulator.sde
+            ends = advance(sde, scheme, x0, jnp.zeros(()), gap / steps, steps, key=key)
+            return jax.vmap(distilled.support.fold)(ends)
+
+        # Arrays, so that one program serves every gap and every number of steps.
+        self.run = lambda scheme, x0, gap, steps, key: run(
+            scheme, x0, jnp.asarray(gap, x0.dtype), jnp.asarray(steps), key
+        )
+
+    def at(self, gap: float, key: PRNGKeyArray) -> GapComparison:
+        start_key, one_key, two_key, flow_key, em_key, line_key, kl_key, pit_key = jr.split(key, 8)
+        x0 = self.distilled.simulator.starts.draw(self.groups, key=start_key)
+        truth, again = self.fine(x0, gap, one_key), self.fine(x0, gap, two_key)
+        std = np.sqrt(np.nanmean(np.nanvar(np.where(np.isfinite(truth), truth, np.nan), axis=1), axis=0))
+        distance = lambda ends: _distance(truth / std, ends / std, line_key)
+        flow = distance(self.flow(x0, gap, flow_key))
+        floor = distance(again)
+        steps, energy = self._match(x0, gap, max(flow[0], flow[1]), distance, em_key)
+        kl, kl_floor = self._kl(gap, kl_key)
+        pit_statistic, pit_p = self._pit(gap, pit_key)
+        timing = self._time(gap, steps)
+        return GapComparison(
+            gap, kl, kl_floor, *flow, *floor, pit_statistic, pit_p, steps, energy, *timing
+        )  # fmt: skip
+
+    def fine(self, x0, gap, key):
+        steps = math.ceil(FINER * gap / self.distilled.dt)
+        return self.solve(self.distilled.simulator.scheme, x0, gap, steps, key)
+
+    def solve(self, scheme, x0, gap, steps, key):
+        keys = jr.split(key, len(x0))
+        one = lambda x, k: self.run(
+            scheme, jnp.tile(x, (self.samples, 1)), jnp.asarray(gap, x.dtype), steps, k
+        )
+        return np.stack([np.asarray(one(x, k)) for x, k in zip(x0, keys, strict=True)])
+
+    def flow(self, x0, gap, key):
+        rows = np.repeat(np.asarray(x0), self.samples, axis=0)
+        return np.asarray(self.sampler(rows, 0.0, gap, key=key)).reshape(len(x0), self.samples, -1)
+
+    def _match(self, x0, gap, aim, distance, key):
+        """The fewest Euler–Maruyama steps whose distance is no larger than `aim`, of 1, 2, 3, 4, 6, 8, 12, …
+
+        Powers of two first, then the number between the last two.
+        """
+        error = lambda steps: distance(self.solve(EulerMaruyama(), x0, gap, steps, jr.fold_in(key, steps)))[0]
+        steps, energy = 1, error(1)
+        while energy > aim and steps < MOST_STEPS:
+            steps *= 2
+            energy = error(steps)
+        between = 3 * steps // 4
+        if steps > 2 and (middle := error(between)) <= aim:
+            return between, middle
+        return steps, energy
+
+    def _kl(self, gap, key):
+        if self.distilled.flow.dim > KDE_DIM:
+            return None, None
+        start_key, one_key, two_key, flow_key, fold_key, floor_key = jr.split(key, 6)
+        number = min(KDE_SAMPLES, self.groups * self.samples)
+        x0 = self.distilled.simulator.starts.draw(number, key=start_key)
+        steps = math.ceil(FINER * gap / self.distilled.dt)
+        scheme = self.distilled.simulator.scheme
+        truth, again = (self.run(scheme, x0, gap, steps, k) for k in (one_key, two_key))
+        ours = self.sampler(np.asarray(x0), 0.0, gap, key=flow_key)
+        truth, again, ours = (_finite(np.asarray(a)[None])[0] for a in (truth, again, ours))
+        return kde_kl(truth, ours, key=fold_key).mean, kde_floor(truth, again, key=floor_key).mean
+
+    def _pit(self, gap, key):
+        start_key, end_key, pit_key = jr.split(key, 3)
+        number = min(PIT_STARTS, self.groups * self.samples)
+        x0 = self.distilled.simulator.starts.draw(number, key=start_key)
+        steps = math.ceil(FINER * gap / self.distilled.dt)
+        ends = self.run(self.distilled.simulator.scheme, x0, gap, steps, end_key)
+        kept = jnp.isfinite(ends).all(axis=1)
+        pits = pit(self.distilled.flow, ends[kept], x0[kept], 0.0, gap, samples=PIT_SAMPLES, key=pit_key)
+        tests = [uniformity_test(column) for column in pits.T]
+        return tuple(float(t.statistic) for t in tests), tuple(float(t.p_value) for t in tests)
+
+    def _time(self, gap, steps):
+        """Seconds a sample, of the flow and of Euler–Maruyama in so many steps."""
+        x0 = self.distilled.simulator.starts.draw(self.batch, key=jr.key(0))
+        host, key, gap_array = np.asarray(x0), jr.key(1), jnp.asarray(gap, x0.dtype)
+        scheme = EulerMaruyama()
+        sde = self.distilled.simulator.sde
+        plain = jax.jit(
+            lambda x, gap, key: advance(sde, scheme, x, jnp.zeros(()), gap / steps, steps, key=key)
+        )
+        timings = interleave(
+            {
+                "flow": lambda: self.sampler(host, 0.0, gap, key=key),
+                "solver": lambda: plain(x0, gap_array, key),
+            },
+            repeats=REPEATS,
+        )
+        return timings["flow"].min / self.batch, timings["solver"].min / self.batch
+
+
+def _distance(truth, ends, key) -> tuple[float, float]:
+    """Energy distance and its error; infinite where a tenth of the states is not finite."""
+    if np.isfinite(ends).all(axis=2).mean() < 0.9:
+        return math.inf, math.inf
+    truth, ends = _finite(truth), _finite(ends)
+    size = min(truth.shape[1], ends.shape[1])
+    mean, se = projected_energy_distance(truth[:, :size], ends[:, :size], directions=DIRECTIONS, key=key)
+    return float(mean), float(se)
+
+
+def _finite(groups):
+    """The finite rows of each group, as many as the poorest has."""
+    kept = [group[np.isfinite(group).all(axis=1)] for group in groups]
+    size = min(map(len, kept))
+    return np.stack([group[:size] for group in kept])

@@ -1,0 +1,74 @@
+"""The comparison of a law with its solver: the law itself passes, a wrong one does not."""
+
+import dataclasses
+import json
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from stochflow import distill, sde
+from stochflow.distillation import compare
+from stochflow.laws import OrnsteinUhlenbeck
+from stochflow.metrics import energy_distance, projected_energy_distance
+
+from .test_distill import TINY
+
+OU = sde.ornstein_uhlenbeck([1.0], [0.3], [0.7])
+FAST = {"groups": 4, "samples": 500, "batch": 500}
+
+
+@pytest.fixture(scope="module")
+def distilled():
+    config = dataclasses.replace(TINY, steps=100)
+    return distill(OU, starts=([-1.0], [1.5]), horizon=1.0, config=config, key=jr.key(0))
+
+
+@pytest.fixture(scope="module")
+def right(distilled):
+    exact = dataclasses.replace(distilled, flow=OrnsteinUhlenbeck([1.0], [0.3], [0.7]))
+    return compare(exact, gaps=[1.0], **FAST, key=jr.key(1))
+
+
+def test_the_exact_law_is_as_good_as_the_solver_and_a_shifted_one_is_not(distilled, right):
+    shifted = dataclasses.replace(distilled, flow=OrnsteinUhlenbeck([1.0], [0.9], [0.7]))
+    good, wrong = right.gaps[0], compare(shifted, gaps=[1.0], **FAST, key=jr.key(1)).gaps[0]
+    assert abs(good.energy) < 4 * good.energy_se
+    assert wrong.energy > 4 * wrong.energy_se
+    assert min(good.pit_p) > 1e-3 > max(wrong.pit_p)
+    assert wrong.solver_steps < good.solver_steps
+    assert wrong.kl > 0.05 > good.kl
+
+
+def test_it_prints_and_goes_to_json(right):
+    assert "break-even" in str(right)
+    content = json.loads(json.dumps(right.as_dict()))
+    assert [gap["gap"] for gap in content["gaps"]] == [1.0]
+    assert content["gaps"][0]["speedup"] == right.gaps[0].speedup
+    last = right.gaps[-1]
+    free = dataclasses.replace(right, train_seconds=0.0)
+    assert free.break_even == (0.0 if last.solver_seconds > last.flow_seconds else np.inf)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gaps": [2.0]}, "`gaps` must lie between 0 and the horizon 1; got"),
+        ({"groups": 1}, "`groups` and `samples` must be at least 2; got 1"),
+    ],
+)
+def test_a_wrong_question_is_an_error(distilled, options, message):
+    with pytest.raises(ValueError, match=message):
+        compare(distilled, **options, key=jr.key(0))
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_the_energy_distance_by_projections_is_the_energy_distance(dim, getkey):
+    x = jr.normal(getkey(), (24, 400, dim))
+    y = 0.4 + 1.2 * jr.normal(getkey(), (24, 400, dim))
+    plain = jnp.stack([energy_distance(a, b).mean for a, b in zip(x, y)]).mean()
+    projected = projected_energy_distance(x, y, directions=200, key=getkey())
+    assert jnp.allclose(projected.mean, plain, rtol=0.1)
+    same = projected_energy_distance(x, jr.normal(getkey(), x.shape), key=getkey())
+    assert abs(same.mean) < 4 * same.se

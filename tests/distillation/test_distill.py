@@ -1,0 +1,200 @@
+"""A distilled law is that of its SDE; what cannot be distilled says why."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import stochflow
+from stochflow import SDE, DistillConfig, distill, sde
+from stochflow.distillation.probe import choose_solver, choose_steps, find_symmetries
+from stochflow.laws import GeometricBrownianMotion, OrnsteinUhlenbeck
+from stochflow.sde import EulerMaruyama
+from stochflow.training import CheckpointError
+
+# No couplings: the laws here are normal but for one, and most of the time is the compiler's.
+TINY = DistillConfig(
+    width=16, depth=1, layers=0, coupling="affine", steps=600, batch_size=256, log_every=100, paths=1024, rows=16,
+    dt=1 / 32, warmup_steps=20, ema=0.98,
+)  # fmt: skip
+SKEW = dataclasses.replace(TINY, coupling="spline", bins=4)
+# Nats: what so small a budget leaves.
+SHORT_BY = 0.03
+
+
+@eqx.filter_jit
+def log_probs(law, x_t, x_s, gap):
+    return jax.vmap(lambda a, b: law.log_prob(a, b, 0.0, gap))(x_t, x_s)
+
+
+def shortfall(law, truth, x_s, gap, key):
+    """Mean of log p_truth − log p_law at draws of the truth: a KL divergence."""
+    x_t = jax.vmap(lambda x, k: truth.sample(x, 0.0, gap, key=k))(x_s, jr.split(key, len(x_s)))
+    gap = jnp.asarray(gap)
+    return float((log_probs(truth, x_t, x_s, gap) - log_probs(law, x_t, x_s, gap)).mean())
+
+
+OU = sde.ornstein_uhlenbeck([1.0, 0.4], [0.3, -0.5], [0.7, 0.4])
+BOX = ([-1.0, -1.5], [1.5, 0.5])
+
+
+@pytest.fixture(scope="module")
+def distilled():
+    return distill(OU, starts=BOX, horizon=1.0, config=TINY, key=jr.key(0))
+
+
+@pytest.mark.parametrize("gap", [0.1, 0.5, 1.0])
+def test_an_ornstein_uhlenbeck_sde_becomes_its_exact_law(distilled, gap, getkey):
+    x_s = jr.uniform(getkey(), (2000, 2), minval=jnp.array([BOX[0]]), maxval=jnp.array([BOX[1]]))
+    truth = OrnsteinUhlenbeck([1.0, 0.4], [0.3, -0.5], [0.7, 0.4])
+    assert shortfall(distilled.flow, truth, x_s, gap, getkey()) < SHORT_BY
+
+
+def test_what_it_tells_of_itself(distilled):
+    assert distilled.solver == "additive_runge_kutta"
+    assert distilled.dt == 1 / 32
+    assert distilled.lost == 0
+    assert distilled.relative == ()
+    assert [row["step"] for row in distilled.history] == list(range(100, 601, 100))
+    assert distilled.flow.horizon == 1.0
+    with pytest.warns(stochflow.laws.HorizonWarning):
+        distilled.flow.sample(jnp.zeros(2), 0.0, 1.5, key=jr.key(0))
+
+
+@pytest.mark.parametrize("interpretation", ["ito", "stratonovich"])
+def test_either_calculus_gives_the_exact_law_of_geometric_brownian_motion(interpretation, getkey):
+    growth = 0.1 - (0.0 if interpretation == "ito" else 0.5 * 0.3**2)
+    system = SDE.autonomous(lambda x: growth * x, lambda x: 0.3 * x, 1, interpretation=interpretation)
+    states = np.exp(np.random.default_rng(0).normal(size=(300, 1)) * 0.3)
+    made = distill(system, starts=states, horizon=1.0, support=["positive"], config=SKEW, key=getkey())
+    truth = GeometricBrownianMotion([0.1], [0.3])
+    assert shortfall(made.flow, truth, jnp.asarray(np.repeat(states, 8, 0)), 1.0, getkey()) < SHORT_BY
+    assert made.flow.log_prob(jnp.array([-0.1]), jnp.array([1.0]), 0.0, 1.0) == -jnp.inf
+
+
+def test_a_law_of_starts_correlated_noise_and_a_coordinate_that_nothing_depends_on(getkey):
+    matrix = jnp.array([[0.5, 0.0], [-0.4, 0.3]])
+    system = SDE.autonomous(
+        lambda x: jnp.stack([0.2 - x[1], -x[1]]), lambda x: matrix, 2, noise="full", additive=True
+    )
+    start = lambda key: 0.5 * jr.normal(key, (2,))
+    made = distill(system, starts=start, horizon=1.0, config=TINY, key=getkey())
+    assert made.relative == (0,)
+    x_s = jnp.array([30.0, 0.2])  # far beyond all starts in the coordinate that does not matter
+    truth = stochflow.laws.LinearSDE([[0.0, -1.0], [0.0, -1.0]], [0.2, 0.0], matrix)
+    assert shortfall(made.flow, truth, jnp.tile(x_s, (2000, 1)), 1 / 16, getkey()) < SHORT_BY
+    assert shortfall(made.flow, truth, jnp.tile(x_s, (2000, 1)), 1.0, getkey()) < SHORT_BY
+
+
+def test_a_drift_that_depends_on_time_gives_a_law_that_does(getkey):
+    system = SDE(lambda t, x, u: 4 * t + 0 * x, lambda t, x, u: 0.2 + 0 * x, 1, additive=True)
+    config = dataclasses.replace(TINY, onward=1.0, start_fraction=0.2)
+    law = distill(system, starts=([-0.5], [0.5]), horizon=1.0, config=config, key=getkey()).flow
+    means = [
+        float(
+            jax.vmap(lambda k, s=s: law.sample(jnp.zeros(1), s, s + 0.5, key=k))(
+                jr.split(getkey(), 2000)
+            ).mean()
+        )
+        for s in (0.0, 0.5)
+    ]
+    assert np.allclose(means, [0.5, 1.5], atol=0.15)  # 2(t² − s²)
+
+
+def test_it_stops_when_the_held_out_likelihood_no_longer_improves(getkey):
+    config = dataclasses.replace(TINY, learning_rate=1e-30, patience=2, steps=1000, log_every=10)
+    made = distill(OU, starts=BOX, horizon=1.0, config=config, key=getkey())
+    assert made.stopped_early
+    assert made.history[-1]["step"] < 1000
+
+
+def test_a_run_goes_on_where_it_stopped(distilled, tmp_path, monkeypatch):
+    make = lambda key: distill(OU, starts=BOX, horizon=1.0, config=TINY, folder=tmp_path / "run", key=key)
+    append, seen = stochflow.training.RunFolder.append_metrics, []
+
+    def interrupt(folder, row):
+        append(folder, row)
+        seen.append(row)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stochflow.training.RunFolder, "append_metrics", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            make(jr.key(0))
+    again = make(jr.key(0))
+    whole, resumed = (jax.tree.leaves(eqx.filter(law.flow, eqx.is_array)) for law in (distilled, again))
+    assert all((a == b).all() for a, b in zip(whole, resumed, strict=True))
+    with pytest.raises(CheckpointError, match="holds another run"):
+        make(jr.key(4))
+
+
+def test_the_solver_is_the_best_that_fits_the_noise():
+    own = SDE.autonomous(lambda x: -x, lambda x: 0.2 * x, 2)
+    crossed = SDE.autonomous(lambda x: -x, lambda x: 0.2 * x[::-1], 2)
+    midpoint = SDE.autonomous(lambda x: -x, lambda x: 0.2 * x[::-1], 2, interpretation="stratonovich")
+    wanted = {"Milstein": own, "EulerMaruyama": crossed, "Heun": midpoint, "AdditiveRungeKutta": OU}
+    states, times = jnp.ones((5, 2)), jnp.zeros(5)
+    for name, system in wanted.items():
+        assert type(choose_solver(system, None, find_symmetries(system, states, times))).__name__ == name
+
+
+def test_a_step_is_found_that_is_fine_enough(getkey):
+    slow, stiff = (sde.ornstein_uhlenbeck([rate], [0.0], [1.0]) for rate in (1.0, 30.0))
+    x0 = jr.normal(getkey(), (256, 1))
+    coarse, fine = (choose_steps(system, EulerMaruyama(), x0, 1.0, key=jr.key(0)) for system in (slow, stiff))
+    assert coarse < fine
+
+
+PLAIN = SDE.autonomous(lambda x: -x, lambda x: 0 * x + 0.3, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"horizon": 0.0}, "`horizon` must be positive and finite; got 0"),
+        ({"starts": ([0.0, 1.0], [1.0, 1.0])}, "`starts` must have `low` below `high`; got"),
+        ({"starts": ([0.0], [1.0])}, r"`starts` must have corners of shape \(2,\); got \(1,\)"),
+        ({"starts": np.zeros((5, 3))}, r"states of shape \(n, 2\)"),
+        ({"starts": np.full((5, 2), np.nan)}, "`starts` must be finite; got 5"),
+        ({"starts": lambda key: jnp.zeros(3)}, r"`starts` must return one state of shape \(2,\); got \(3,\)"),
+        ({"support": ["positive"]}, "`support` must have 2 coordinates, as `dim` says; got 1"),
+        ({"support": ["positive", "real"]}, r"`starts` must lie within `support`; got \[-1, 1\]"),
+        ({"sde": SDE.autonomous(lambda x: x[:1], lambda x: x, 2)}, r"`drift` must return shape \(2,\)"),
+        (
+            {"sde": SDE.autonomous(lambda x: x, lambda x: jnp.eye(2), 2)},
+            r"`diffusion` must return shape \(2,\)",
+        ),
+        (
+            {"sde": SDE.autonomous(lambda x: x, lambda x: x, 2, noise="full")},
+            r"`diffusion` must return shape \(2, 2\)",
+        ),
+        (
+            {"sde": SDE.autonomous(lambda x: x**5 * 1e3, lambda x: x, 2)},
+            "paths are not finite with `dt` 0.03125",
+        ),
+    ],
+)
+def test_what_cannot_be_distilled_says_why_in_a_sentence(change, message):
+    given = {"sde": PLAIN, "starts": ([-1.0, -1.0], [1.0, 1.0]), "horizon": 1.0, "config": TINY} | change
+    with pytest.raises(ValueError, match=message):
+        distill(given.pop("sde"), **given, key=jr.key(0))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dt": 0.0}, "`dt` must be positive"),
+        ({"paths": 7}, "`paths` must be a positive even integer; got 7"),
+        ({"onward": -1.0}, "`onward` must be at least 0"),
+        ({"start_fraction": 2.0}, r"`start_fraction` must lie in \[0, 1\]"),
+        ({"steps": 10, "log_every": 3}, "`log_every` must divide `steps`"),
+    ],
+)
+def test_a_wrong_setting_is_an_error(change, message):
+    with pytest.raises(ValueError, match=message):
+        DistillConfig(**change)
