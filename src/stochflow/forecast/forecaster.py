@@ -417,7 +417,11 @@ class Forecaster:
     def plot(
         self, df: Any = None, *, horizon: Any = None, every: Any = None, series: Any = None, **options: Any
     ) -> Any:
-        """A fan chart of the forecast of one series behind its last rows; returns the axes. Needs the extra `plots`."""
+        """A fan chart of the forecast of one series behind its last rows; returns the axes. Needs the extra `plots`.
+
+        The first series, unless `series` says which, up to the model's horizon, unless `horizon` does. `options`:
+        `future` as for `predict`, `paths` (so many whole paths on top), `axes` to draw on, `random_state`.
+        """
         from .pictures import plot_forecast
 
         return plot_forecast(self, df, horizon=horizon, every=every, series=series, **options)

@@ -128,7 +128,8 @@ class TimeAxis:
         """A length of time in words that `length` reads back."""
         if not self.is_calendar:
             return f"{length:g}"
-        unit = next((u for u in ("w", "d", "h", "min", "s") if length >= UNITS[u]), "s")
+        rounded = length * (1 + 1e-6)  # a day that has lost its last digits is no "24h"
+        unit = next((u for u in ("w", "d", "h", "min", "s") if rounded >= UNITS[u]), "s")
         return f"{length / UNITS[unit]:.3g}{unit}"
 
 
