@@ -15,6 +15,8 @@ UNITS = {
 }  # fmt: skip
 LENGTH = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)?\s*([A-Za-z]+)\s*")
 NANOSECONDS = 1e9
+# A length is shown as a whole number of some unit below this, and with three digits of the largest unit else.
+MOST_WHOLE = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,9 +130,11 @@ class TimeAxis:
         """A length of time in words that `length` reads back."""
         if not self.is_calendar:
             return f"{length:g}"
-        rounded = length * (1 + 1e-6)  # a day that has lost its last digits is no "24h"
-        unit = next((u for u in ("w", "d", "h", "min", "s") if rounded >= UNITS[u]), "s")
-        return f"{length / UNITS[unit]:.3g}{unit}"
+        # Whole numbers if there are any, so that 30 days stay "30d"; a day that has lost its last digits is one.
+        counts = {unit: length / UNITS[unit] for unit in ("w", "d", "h", "min", "s")}
+        whole = [u for u, n in counts.items() if 1 <= round(n) < MOST_WHOLE and abs(n - round(n)) < 1e-6 * n]
+        unit = next(iter(whole), next((u for u, n in counts.items() if n >= 1), "s"))
+        return np.format_float_positional(float(f"{counts[unit]:.3g}"), trim="-") + unit
 
 
 def _why(series: nw.Series) -> str:
