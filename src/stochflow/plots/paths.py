@@ -17,6 +17,7 @@ from ..metrics.estimates import AnyArray
 from .style import INK, MODEL, MUTED, TIME, TRUTH, figure, panels, styled
 
 SHOWN = 64  # paths a panel, as in the paper's figure
+ABOVE_LEGEND = 22  # points: room for one line of it below a title
 QUANTILES = (0.5, 0.8, 0.95)
 BAND = 0.22  # opacity of one band; they lie on top of one another
 OUTERMOST = 0.005  # share of the points that may lie outside a slice, on each side
@@ -141,7 +142,7 @@ def fan_after(
         ax.axvline(past_times[-1], color=MUTED, linewidth=0.6)
         ax.margins(x=0.01)
     if title is not None:
-        axes[0].set_title(title, loc="right")
+        axes[0].set_title(title, loc="left", pad=ABOVE_LEGEND)
     if np.issubdtype(np.asarray(times).dtype, np.datetime64):
         axes[-1].set_xlabel("")
         axes[-1].xaxis.set_major_formatter(ConciseDateFormatter(axes[-1].xaxis.get_major_locator()))
