@@ -25,7 +25,10 @@ def _reference(room: str, source: Path) -> str:
         path = f"{PACKAGE}.{room}.{name}"
         anchors = [f"{name}.{method}" for method in _methods(source / room / f"{module}.py", name)]
         if name == module:  # the function hides the module that it lives in; name it by its full path
+            parts.append(f"[](){{ #{path} }}")
             path, anchors = f"{PACKAGE}.{room}.{module}.{name}", [name, *anchors]
+        elif (source / name).is_dir():  # the short name is also a room's, which a static reader takes it for
+            anchors = [name, *anchors]
         if name in short:
             parts += [f"[](){{ #{PACKAGE}.{anchor} }}" for anchor in anchors]
         parts.append(f"::: {path}\n{WITH_HEADING}")

@@ -18,7 +18,9 @@ def panel_of(df, **columns):
     return read_panel(frame, find_columns(frame, **columns))
 
 
-@pytest.mark.parametrize("frame", [FRAME, pl.from_pandas(FRAME), FRAME.convert_dtypes()], ids=["pandas", "polars", "NA"])
+@pytest.mark.parametrize(
+    "frame", [FRAME, pl.from_pandas(FRAME), FRAME.convert_dtypes()], ids=["pandas", "polars", "NA"]
+)
 def test_series_come_in_the_order_of_ids_and_times(frame):
     panel, axis, names = panel_of(frame)
     assert (panel.ids, axis.kind, names) == (["a", "b"], "integer", ("y",))
@@ -45,7 +47,13 @@ def test_rows_of_one_channel_each_are_the_same_panel():
 
 
 @pytest.mark.parametrize(
-    "ids", [[2, 1, 1], ["b", "a", "a"], [datetime.date(2024, 1, 2), *[datetime.date(2024, 1, 1)] * 2], [2.5, 1.5, 1.5]]
+    "ids",
+    [
+        [2, 1, 1],
+        ["b", "a", "a"],
+        [datetime.date(2024, 1, 2), *[datetime.date(2024, 1, 1)] * 2],
+        [2.5, 1.5, 1.5],
+    ],
 )
 def test_ids_may_be_of_any_kind_that_has_an_order(ids):
     assert panel_of(FRAME.assign(unique_id=ids))[0].ids == sorted(set(ids))
@@ -59,7 +67,11 @@ def test_covariates_go_with_their_rows():
     assert panel.future[0].tolist() == [[6], [5]]
 
 
-MIXED = [pd.Timestamp("2024-01-01", tz="UTC"), pd.Timestamp("2024-01-02", tz="Europe/Berlin"), pd.Timestamp("2024-01-03", tz="UTC")]
+MIXED = [
+    pd.Timestamp("2024-01-01", tz="UTC"),
+    pd.Timestamp("2024-01-02", tz="Europe/Berlin"),
+    pd.Timestamp("2024-01-03", tz="UTC"),
+]
 BAD = {
     "a list": ([1, 2], {}, "must be a pandas or polars data frame; got builtins.list"),
     "empty": (FRAME[:0], {}, "the data frame is empty: it has no rows"),
@@ -101,7 +113,10 @@ def test_two_values_of_one_channel():
     [
         (FRAME[:1], "no series has two complete rows"),
         (FRAME.assign(y=np.nan), "no series has two complete rows"),
-        (FRAME.assign(unique_id="a", ds=[0, 1, 2], y=2.0), r"column 'y' is constant \(2\): it has no law to learn; drop it"),
+        (
+            FRAME.assign(unique_id="a", ds=[0, 1, 2], y=2.0),
+            r"column 'y' is constant \(2\): it has no law to learn; drop it",
+        ),
     ],
 )
 def test_a_frame_from_which_nothing_can_be_learnt(frame, words):

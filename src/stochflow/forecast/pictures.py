@@ -6,8 +6,8 @@ import numpy as np
 
 from .frames import Panel
 
-# Rows of the past that are shown, and samples that the fan is made of.
-SHOWN, DRAWS = 100, 400
+# Rows of the past that are shown, and samples that the fan is made of: so many that its outer edge is no saw.
+SHOWN, DRAWS = 100, 4000
 
 
 def plot_forecast(
@@ -17,11 +17,12 @@ def plot_forecast(
     horizon: Any,
     every: Any,
     series: Any,
+    future: Any = None,
     paths: int = 0,
     axes: Any = None,
     random_state: int | None = None,
 ) -> Any:
-    """The fan chart of one series; `paths` draws whole paths on top of it."""
+    """The fan chart of one series; `future` as for `predict`, and `paths` draws whole paths on top of it."""
     from ..plots import fan_after
 
     fitted = forecaster._fitted()
@@ -41,7 +42,7 @@ def plot_forecast(
     horizon = forecaster.horizon_ if horizon is None and fitted.axis.is_calendar else horizon
     horizon = fitted.model.horizon if horizon is None else horizon
     draw = lambda samples, joint: forecaster._forecast_panel(
-        one, horizon, every, None, None, samples, joint, random_state
+        one, horizon, every, None, future, samples, joint, random_state
     )
     draws, _, at = draw(DRAWS, False)
     walks = draw(paths, True)[0][0] if paths else None

@@ -18,6 +18,8 @@ LENGTH = re.compile(r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)?\s*([A-Za-z]+)\s*")
 KINDS = ("datetime", "date", "duration", "integer", "float")
 # Counts of a second in each unit that narwhals counts in.
 PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3}
+# A length is shown as a whole number of some unit below this, and with three digits of the largest unit else.
+MOST_WHOLE = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,8 +146,11 @@ class TimeAxis:
         """A length of time in words that `length` reads back."""
         if not self.is_calendar:
             return f"{length:g}"
-        unit = next((u for u in ("w", "d", "h", "min", "s", "ms", "us") if length >= UNITS[u]), "ns")
-        return f"{length / UNITS[unit]:.3g}{unit}"
+        # Whole numbers if there are any, so that 30 days stay "30d"; a day that has lost its last digits is one.
+        counts = {unit: length / UNITS[unit] for unit in ("w", "d", "h", "min", "s", "ms", "us", "ns")}
+        whole = [u for u, n in counts.items() if 1 <= round(n) < MOST_WHOLE and abs(n - round(n)) < 1e-6 * n]
+        unit = next(iter(whole), next((u for u, n in counts.items() if n >= 1), "ns"))
+        return np.format_float_positional(float(f"{counts[unit]:.3g}"), trim="-") + unit
 
 
 def _in_zone(moment: datetime.datetime, zone: str) -> datetime.datetime:

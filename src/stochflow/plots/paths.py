@@ -17,6 +17,7 @@ from ..metrics.estimates import AnyArray
 from .style import INK, MODEL, MUTED, TIME, TRUTH, figure, panels, styled
 
 SHOWN = 64  # paths a panel, as in the paper's figure
+ABOVE_LEGEND = 22  # points: room for one line of it below a title
 QUANTILES = (0.5, 0.8, 0.95)
 BAND = 0.22  # opacity of one band; they lie on top of one another
 OUTERMOST = 0.005  # share of the points that may lie outside a slice, on each side
@@ -130,28 +131,18 @@ def fan_after(
     """The last rows of a series and the fan of its forecast, one panel a channel; `paths` lie on top."""
     past_values, samples = np.asarray(past_values), np.asarray(samples)
     dim = samples.shape[2]
-    axes = fan_chart(
-        times,
-        samples,
-        names=names,
-        axes=panels(axes, dim, lambda: figure(dim, 1, size=(6.4, 1.9), sharex=True)),
-    )
+    axes = panels(axes, dim, lambda: figure(dim, 1, size=(6.4, 1.9), sharex=True))
+    observed: Any = dict(color=INK, linewidth=1.1, marker=".", markersize=2.5, label="observed")
+    for i, ax in enumerate(axes):  # before the fan, whose legend names what is there
+        ax.plot(past_times, past_values[:, i], **observed)
+    fan_chart(times, samples, names=names, axes=axes)
     for i, ax in enumerate(axes):
-        ax.plot(
-            past_times,
-            past_values[:, i],
-            color=INK,
-            linewidth=1.1,
-            marker=".",
-            markersize=2.5,
-            label="observed",
-        )
         for path in [] if paths is None else np.asarray(paths):
             ax.plot(times, path[:, i], color=MODEL, linewidth=0.6, alpha=0.7)
         ax.axvline(past_times[-1], color=MUTED, linewidth=0.6)
         ax.margins(x=0.01)
     if title is not None:
-        axes[0].set_title(title, loc="right")
+        axes[0].set_title(title, loc="left", pad=ABOVE_LEGEND)
     if np.issubdtype(np.asarray(times).dtype, np.datetime64):
         axes[-1].set_xlabel("")
         axes[-1].xaxis.set_major_formatter(ConciseDateFormatter(axes[-1].xaxis.get_major_locator()))

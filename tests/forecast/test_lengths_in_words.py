@@ -1,0 +1,21 @@
+"""Lengths of time in words: as they were written, and such that they can be read back."""
+
+import pytest
+
+from stochflow.forecast.times import TimeAxis
+
+AXIS = TimeAxis("datetime")
+
+
+@pytest.mark.parametrize("words", ["30d", "365d", "1w", "4w", "90min", "6h", "1d", "10s", "0.5s", "36h"])
+def test_whole_lengths_come_back_as_they_were_written(words):
+    assert AXIS.show_length(AXIS.length(words, "horizon")) == words
+
+
+def test_a_day_that_has_lost_its_last_digits_is_a_day():
+    assert AXIS.show_length(86399.9999) == "1d"
+
+
+@pytest.mark.parametrize("seconds", [1e-8, 0.0123, 12.3, 21492.0, 1282176.3, 1e9, 1e12])
+def test_every_length_can_be_read_back_to_three_digits(seconds):
+    assert AXIS.length(AXIS.show_length(seconds), "horizon") == pytest.approx(seconds, rel=5e-3)
