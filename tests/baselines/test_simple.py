@@ -66,7 +66,9 @@ def test_a_walk_that_does_not_return_is_brownian():
     law = fit_persistence([times], [x])
     assert abs(float(law.scale_tril[0, 0]) - 0.7) < FAR * 0.7 / np.sqrt(4000)
     # Twice the likelihood gained by a return is below the 0.1 % point of its law for a unit root.
-    gained = 2 * (log_likelihood(fit_ornstein_uhlenbeck([times], [x]), [times], [x]) - log_likelihood(law, [times], [x]))
+    gained = 2 * (
+        log_likelihood(fit_ornstein_uhlenbeck([times], [x]), [times], [x]) - log_likelihood(law, [times], [x])
+    )
     assert 0 <= gained[0] < 18
 
 
@@ -76,7 +78,9 @@ def test_rows_with_a_gap_in_them_are_passed_over(paths):
     kept = np.arange(len(t)) != 7
     for fit in (fit_persistence, fit_ornstein_uhlenbeck):
         with_hole, without = fit([t], [x]), fit([t[kept]], [x[kept]])
-        assert np.array_equal(log_likelihood(with_hole, [t], [x]), log_likelihood(without, [t[kept]], [x[kept]]))
+        assert np.array_equal(
+            log_likelihood(with_hole, [t], [x]), log_likelihood(without, [t[kept]], [x[kept]])
+        )
 
 
 def test_one_row_is_no_transition():
@@ -95,7 +99,9 @@ def test_a_season_is_repeated_and_its_error_grows_with_the_root():
     assert np.allclose(naive.std, np.sqrt(np.mean((x[10:] - x[:-10]) ** 2)))
 
 
-@pytest.mark.parametrize(("period", "words"), [(0.0, "`period` must be positive"), (50.0, "no series is longer")])
+@pytest.mark.parametrize(
+    ("period", "words"), [(0.0, "`period` must be positive"), (50.0, "no series is longer")]
+)
 def test_a_period_that_cannot_be(period, words):
     with pytest.raises(ValueError, match=words):
         SeasonalNaive.fit([np.arange(40.0)], [np.zeros((40, 1))], period)

@@ -35,7 +35,9 @@ def test_scores_are_those_of_scoringrules():
     assert scores.crps_score(DRAWS, TRUTH) == pytest.approx(each.mean())
     fair = scoringrules.es_ensemble(TRUTH, DRAWS, estimator="fair").mean()
     assert scores.energy(DRAWS, TRUTH) == pytest.approx(fair, rel=1e-5)
-    assert scores.variogram(DRAWS, TRUTH) == pytest.approx(scoringrules.vs_ensemble(TRUTH, DRAWS, p=0.5).mean())
+    assert scores.variogram(DRAWS, TRUTH) == pytest.approx(
+        scoringrules.vs_ensemble(TRUTH, DRAWS, p=0.5).mean()
+    )
 
 
 def test_simple_scores():

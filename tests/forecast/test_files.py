@@ -37,7 +37,9 @@ FRAMES = {
 
 @pytest.fixture(scope="module")
 def fitted():
-    return quick_fit(two_channels(), Forecaster(support=SUPPORT, horizon=datetime.timedelta(days=3)), **COLUMNS)
+    return quick_fit(
+        two_channels(), Forecaster(support=SUPPORT, horizon=datetime.timedelta(days=3)), **COLUMNS
+    )
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +121,9 @@ def test_each_loader_says_what_the_other_reads(saved, tmp_path):
     with pytest.raises(ModelFileError, match="it holds 'forecaster'"):
         load(saved)
     save(tmp_path / "law", models.LAWS["1 dim"])
-    with pytest.raises(ModelFileError, match=r"holds no forecaster but .*: read it with `stochflow\.io\.load`"):
+    with pytest.raises(
+        ModelFileError, match=r"holds no forecaster but .*: read it with `stochflow\.io\.load`"
+    ):
         Forecaster.load(tmp_path / "law")
     with pytest.raises(ModelFileError, match="there is no 'none'"):
         Forecaster.load(tmp_path / "none")
@@ -162,6 +166,8 @@ def test_a_file_that_is_signed_but_wrong_is_refused(damage, saved, tmp_path):
     tensors = dict(tensors)
     damage(manifest, tensors)
     write_archive(tmp_path / "it", manifest, tensors)
-    with pytest.raises(ModelFileError, match=r"does not hold a whole forecaster .*: save it again\.$") as caught:
+    with pytest.raises(
+        ModelFileError, match=r"does not hold a whole forecaster .*: save it again\.$"
+    ) as caught:
         Forecaster.load(tmp_path / "it")
     assert len(str(caught.value)) < 800

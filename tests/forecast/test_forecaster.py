@@ -49,7 +49,8 @@ def test_parameters_are_those_of_scikit_learn():
 
 
 @pytest.mark.parametrize(
-    "ask", [lambda m: m.predict(horizon=1), lambda m: m.impute(None), lambda m: m.score(None), lambda m: m.plot()]
+    "ask",
+    [lambda m: m.predict(horizon=1), lambda m: m.impute(None), lambda m: m.score(None), lambda m: m.plot()],
 )
 def test_what_was_not_fitted_says_so(ask):
     with pytest.raises(NotFittedError, match="has not been fitted: call `fit` first"):
@@ -195,9 +196,18 @@ def test_a_question_that_cannot_be_answered_says_so(ask, words, quick):
 def test_new_data_must_be_like_the_old(quick):
     frame = two_channels()
     for change, words in {
-        "naive": (frame.assign(when=frame["when"].dt.tz_localize(None)), "is without a time zone, unlike the data"),
-        "numbers": (frame.assign(when=np.arange(len(frame))), "holds integers where the model was fitted on datetimes"),
-        "negative": (frame.assign(price=-1.0), "column 'price' must lie between 0 and inf, as `support` says; got -1"),
+        "naive": (
+            frame.assign(when=frame["when"].dt.tz_localize(None)),
+            "is without a time zone, unlike the data",
+        ),
+        "numbers": (
+            frame.assign(when=np.arange(len(frame))),
+            "holds integers where the model was fitted on datetimes",
+        ),
+        "negative": (
+            frame.assign(price=-1.0),
+            "column 'price' must lie between 0 and inf, as `support` says; got -1",
+        ),
         "no column": (frame.drop(columns="x"), "there is no column 'x'; the columns are name, when, price"),
         "no row": (frame.assign(x=np.nan), "series 's0' has no complete row to start from"),
     }.values():
@@ -229,7 +239,7 @@ def test_far_ahead_it_comes_near_the_law_that_stays(learnt, unseen):
 def test_the_card_says_what_was_done(learnt):
     card = learnt.card_
     assert (card["kind"], card["series"], card["rows"], card["channels"]) == ("flow", 2, 600, ["y"])
-    assert [set(each) for each in card["held_out"]][0] == {"gap", "pairs", "coverage_of_90", "relative_crps"}
+    assert next(set(each) for each in card["held_out"]) == {"gap", "pairs", "coverage_of_90", "relative_crps"}
     assert all(0.8 < each["coverage_of_90"]["y"] <= 1 for each in card["held_out"])
 
 
@@ -240,12 +250,16 @@ def test_scores_are_those_of_scoringrules(learnt, unseen):
     from stochflow.forecast.evaluate import draw_origins
 
     origins = find_origins(panel, 0.0, np.inf, [0], [12], 50)
-    draws = draw_origins(learnt.fitted_, truncated(panel, origins), panel, origins, samples=30, seed=0)[..., 0]
+    draws = draw_origins(learnt.fitted_, truncated(panel, origins), panel, origins, samples=30, seed=0)[
+        ..., 0
+    ]
     truth = part["y"].to_numpy()[1:]
     ask = {"samples": 30, "random_state": 0}
     found = scoringrules.crps_ensemble(truth, draws.astype(float), estimator="fair").mean()
     assert learnt.score(part, metric="crps", **ask) == pytest.approx(found, rel=1e-5)
-    assert learnt.score(part, metric="mae", **ask) == pytest.approx(np.abs(np.median(draws, 1) - truth).mean(), rel=1e-5)
+    assert learnt.score(part, metric="mae", **ask) == pytest.approx(
+        np.abs(np.median(draws, 1) - truth).mean(), rel=1e-5
+    )
     assert learnt.score(part, metric="energy", **ask) == pytest.approx(found, rel=1e-4)
     with pytest.raises(ValueError, match="there is only one"):
         learnt.score(part, metric="variogram", **ask)
@@ -254,7 +268,10 @@ def test_scores_are_those_of_scoringrules(learnt, unseen):
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        ({"metric": "beauty"}, "`metric` must be one of log, crps, energy, variogram, coverage, mae, rmse; got 'beauty'"),
+        (
+            {"metric": "beauty"},
+            "`metric` must be one of log, crps, energy, variogram, coverage, mae, rmse; got 'beauty'",
+        ),
         ({"gap": 1e6}, "no row of `df` comes so long after another"),
         ({"samples": 1}, "`samples` must be an integer of at least 2; got 1"),
     ],

@@ -22,7 +22,9 @@ def history(rows):
 
 def last(history, times, values, padding=0):
     gaps = np.diff(times, prepend=times[:1])
-    pad = lambda array: jnp.asarray(np.concatenate([array, np.repeat(array[-1:], padding, axis=0)]), jnp.float32)
+    pad = lambda array: jnp.asarray(
+        np.concatenate([array, np.repeat(array[-1:], padding, axis=0)]), jnp.float32
+    )
     return history.last(pad(values), pad(gaps), jnp.arange(len(times) + padding) < len(times))
 
 

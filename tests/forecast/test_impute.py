@@ -61,7 +61,12 @@ def test_a_hole_longer_than_the_horizon_is_crossed(model):
 
 @pytest.mark.parametrize(
     ("times", "words"),
-    [(["2034-01-01 00:00+00:00"], "`times` must lie between the first and the last complete row of a series; none does")],
+    [
+        (
+            ["2034-01-01 00:00+00:00"],
+            "`times` must lie between the first and the last complete row of a series; none does",
+        )
+    ],
 )
 def test_times_outside_say_so(times, words, model):
     with pytest.raises(ValueError, match=words):
@@ -87,7 +92,8 @@ def test_the_middle_is_that_of_the_laws_own_bridge():
     ahead = model._panel(head)
     forward = _density(model, [ahead] * len(grid), grid, middle)
     onward = [
-        model._panel(pd.concat([head, pd.DataFrame({"unique_id": "s0", "ds": [middle], "y": [y]})])) for y in grid
+        model._panel(pd.concat([head, pd.DataFrame({"unique_id": "s0", "ds": [middle], "y": [y]})]))
+        for y in grid
     ]
     weight = forward * _density(model, onward, np.full(len(grid), frame["y"].iloc[31]), frame["ds"].iloc[31])
     share = np.cumsum(weight) / weight.sum()
@@ -106,7 +112,10 @@ def _density(model, panels, x, at):
     pasts = [model.model_.past(panel) for panel in panels]
     joined = pasts[0]._replace(
         memory=jax.tree.map(lambda *leaves: np.concatenate(leaves), *[p.memory for p in pasts]),
-        **{name: np.concatenate([getattr(p, name) for p in pasts]) for name in ("last", "known", "centre", "spread")},
+        **{
+            name: np.concatenate([getattr(p, name) for p in pasts])
+            for name in ("last", "known", "centre", "spread")
+        },
         ids=[],
     )
     times = np.full(len(x), at)

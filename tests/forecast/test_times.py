@@ -128,14 +128,20 @@ def test_times_may_be_given_in_many_ways(times):
 
 def test_times_with_a_zone_are_moments():
     berlin = TimeAxis("datetime", zone="Europe/Berlin")
-    asked = ["2024-01-02T00:00:00+01:00"], [pd.Timestamp("2024-01-02", tz="Europe/Berlin")], pd.Series(
-        pd.to_datetime(["2024-01-01 23:00"]).tz_localize("UTC")
+    asked = (
+        ["2024-01-02T00:00:00+01:00"],
+        [pd.Timestamp("2024-01-02", tz="Europe/Berlin")],
+        pd.Series(pd.to_datetime(["2024-01-01 23:00"]).tz_localize("UTC")),
     )
     for times in asked:
-        assert read_times(times, berlin)[0] == datetime.datetime(2024, 1, 1, 23, tzinfo=datetime.UTC).timestamp()
+        assert (
+            read_times(times, berlin)[0] == datetime.datetime(2024, 1, 1, 23, tzinfo=datetime.UTC).timestamp()
+        )
 
 
-@pytest.mark.parametrize("times", [3, [3], range(3, 4), np.array([3.0]), pd.Index([3]), (3.0,), pl.Series([3])])
+@pytest.mark.parametrize(
+    "times", [3, [3], range(3, 4), np.array([3.0]), pd.Index([3]), (3.0,), pl.Series([3])]
+)
 def test_numbers_may_be_given_in_many_ways(times):
     assert np.array_equal(read_times(times, TimeAxis("integer")), [3.0])
 

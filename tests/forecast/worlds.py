@@ -50,7 +50,9 @@ def two_channels(rows=40, series=3, seed=1):
     for i in range(series):
         when = START + pd.to_timedelta(np.sort(rng.choice(10 * rows, rows, replace=False)), "h")
         price = np.exp(0.1 * np.cumsum(rng.normal(size=rows)))
-        parts.append(pd.DataFrame({"name": f"s{i}", "when": when, "price": price, "x": rng.normal(size=rows)}))
+        parts.append(
+            pd.DataFrame({"name": f"s{i}", "when": when, "price": price, "x": rng.normal(size=rows)})
+        )
     return pd.concat(parts, ignore_index=True)
 
 

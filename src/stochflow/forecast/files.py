@@ -194,7 +194,9 @@ def _named_id(name: Any) -> Any:
     """An id as plain JSON; of a date or a datetime, its kind and its text."""
     name = _plain(name)
     if name is None or not isinstance(name, str | int | float | datetime.date):
-        raise ValueError(f"ids must be text, numbers or dates to be saved; got {name!r}: make them strings, and fit.")
+        raise ValueError(
+            f"ids must be text, numbers or dates to be saved; got {name!r}: make them strings, and fit."
+        )
     if not isinstance(name, datetime.date):
         return name
     kind = "datetime" if isinstance(name, datetime.datetime) else "date"

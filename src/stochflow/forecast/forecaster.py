@@ -17,7 +17,15 @@ from .evaluate import Fitted, draw_origins, impute_series, score_rows
 from .frames import Columns, Panel, as_frame, find_columns, read_panel
 from .latent import LatentModel, fit_latent_model
 from .learn import Check, LearnConfig
-from .outputs import between_frame, check_levels, filled_frame, model_card, sample_frame, score_frame, summary_frame
+from .outputs import (
+    between_frame,
+    check_levels,
+    filled_frame,
+    model_card,
+    sample_frame,
+    score_frame,
+    summary_frame,
+)
 from .requests import forecast_times, known_ahead
 from .times import read_times
 
@@ -195,7 +203,9 @@ class Forecaster:
     def _learning(self) -> LearnConfig:
         plain = lambda value: value.item() if isinstance(value, np.generic) else value
         shared = {field.name for field in dataclasses.fields(LearnConfig)}
-        return LearnConfig(**{name: plain(value) for name, value in self.get_params().items() if name in shared})
+        return LearnConfig(
+            **{name: plain(value) for name, value in self.get_params().items() if name in shared}
+        )
 
     def _choose(self, panel: Panel, columns: Columns) -> str:
         if self.kind != "auto":
@@ -320,7 +330,9 @@ class Forecaster:
             future=c.future,
         )
         panel = read_panel(frame, there, fitted.axis, channels=fitted.names if c.channel else None)[0]
-        support = fitted.model.units.support if isinstance(fitted.model, DirectModel) else fitted.model.support
+        support = (
+            fitted.model.units.support if isinstance(fitted.model, DirectModel) else fitted.model.support
+        )
         check_support(np.concatenate(panel.values), fitted.names, support)
         return panel
 
