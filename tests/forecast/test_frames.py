@@ -76,25 +76,69 @@ BAD = {
     "a list": ([1, 2], {}, "must be a pandas or polars data frame; got builtins.list"),
     "empty": (FRAME[:0], {}, "the data frame is empty: it has no rows"),
     "no such column": (FRAME, {"values": "z"}, "no column 'z'; the columns are unique_id, ds, y"),
-    "no time": (FRAME.rename(columns={"ds": "when"}), {}, "`time` must name the column of times, one of unique_id, when, y"),
+    "no time": (
+        FRAME.rename(columns={"ds": "when"}),
+        {},
+        "`time` must name the column of times, one of unique_id, when, y",
+    ),
     "columns without names": (pd.DataFrame({0: [1.0]}), {}, "`time` must name the column of times, one of 0"),
     "twice": (FRAME, {"past": "y", "values": "y"}, "column 'y' is named twice"),
     "no values": (FRAME[["unique_id", "ds"]], {}, "`values` must name at least one column of numbers"),
     "duplicate": (FRAME.assign(ds=1), {}, "series 'a' has two rows at 1 .the second is row 2.: keep one"),
-    "text value": (FRAME.assign(y=["1", "two", "3"]), {"values": "y"}, "column 'y' must hold numbers; got String, such as '1'"),
-    "infinite": (FRAME.assign(y=[1.0, np.inf, 2.0]), {}, "column 'y', row 1: inf is not allowed; leave it empty"),
-    "no time in a row": (FRAME.assign(ds=pd.to_datetime(["2024-01-01", None, "2024-01-02"])), {}, "time column 'ds', row 1: the time is missing"),
-    "no id in a row": (FRAME.assign(unique_id=["a", None, "b"]), {}, "id column 'unique_id', row 1: the id is missing"),
-    "mixed ids": (FRAME.assign(unique_id=pd.Series([1, "a", "a"], dtype=object)), {}, "mixes types .int, str.: make all of them strings"),
-    "mixed zones": (FRAME.assign(ds=pd.Series(MIXED, dtype=object)), {}, "mixes time zones: convert it to one, such as UTC"),
-    "text times": (FRAME.assign(ds=["soon", "later", "never"]), {}, "'ds' holds text that is no datetime, such as 'soon'"),
-    "truths as times": (FRAME.assign(ds=[True, False, True]), {}, "must hold datetimes, dates, durations or numbers; got Boolean"),
-    "missing covariate": (FRAME.assign(p=[1.0, np.nan, 2.0]), {"past": "p"}, "column 'p', row 1: a covariate must not be missing"),
-    "not static": (FRAME.assign(s=[1, 2, 3]), {"static": "s"}, "column 's' is not static: it changes within series 'a'"),
-}  # fmt: skip
+    "text value": (
+        FRAME.assign(y=["1", "two", "3"]),
+        {"values": "y"},
+        "column 'y' must hold numbers; got String, such as '1'",
+    ),
+    "infinite": (
+        FRAME.assign(y=[1.0, np.inf, 2.0]),
+        {},
+        "column 'y', row 1: inf is not allowed; leave it empty",
+    ),
+    "no time in a row": (
+        FRAME.assign(ds=pd.to_datetime(["2024-01-01", None, "2024-01-02"])),
+        {},
+        "time column 'ds', row 1: the time is missing",
+    ),
+    "no id in a row": (
+        FRAME.assign(unique_id=["a", None, "b"]),
+        {},
+        "id column 'unique_id', row 1: the id is missing",
+    ),
+    "mixed ids": (
+        FRAME.assign(unique_id=pd.Series([1, "a", "a"], dtype=object)),
+        {},
+        "mixes types .int, str.: make all of them strings",
+    ),
+    "mixed zones": (
+        FRAME.assign(ds=pd.Series(MIXED, dtype=object)),
+        {},
+        "mixes time zones: convert it to one, such as UTC",
+    ),
+    "text times": (
+        FRAME.assign(ds=["soon", "later", "never"]),
+        {},
+        "'ds' holds text that is no datetime, such as 'soon'",
+    ),
+    "truths as times": (
+        FRAME.assign(ds=[True, False, True]),
+        {},
+        "must hold datetimes, dates, durations or numbers; got Boolean",
+    ),
+    "missing covariate": (
+        FRAME.assign(p=[1.0, np.nan, 2.0]),
+        {"past": "p"},
+        "column 'p', row 1: a covariate must not be missing",
+    ),
+    "not static": (
+        FRAME.assign(s=[1, 2, 3]),
+        {"static": "s"},
+        "column 's' is not static: it changes within series 'a'",
+    ),
+}
 
 
-@pytest.mark.parametrize("frame, columns, words", BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize(("frame", "columns", "words"), BAD.values(), ids=BAD.keys())
 def test_one_sentence_says_what_is_wrong(frame, columns, words):
     with pytest.raises((ValueError, TypeError), match=words) as caught:
         Forecaster().fit(frame, **columns)

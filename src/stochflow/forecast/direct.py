@@ -247,7 +247,8 @@ def _draw(model, memory, known, centre, spread, gaps, ahead, keys, samples, step
         def step(memory, i):
             part = jnp.where(i < number, gap / number, 0.0)
             u = _condition(model, memory, known, ahead)
-            z = model.law.sample(memory.x, jnp.zeros(()), part, u, key=jr.fold_in(key, i))
+            start = jnp.zeros((), part.dtype)
+            z = model.law.sample(memory.x, start, part, u, key=jr.fold_in(key, i)).astype(memory.x.dtype)
             moved = model.history.update(memory, z, part)
             return jax.tree.map(lambda new, old: jnp.where(i < number, new, old), moved, memory), None
 

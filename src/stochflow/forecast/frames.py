@@ -239,8 +239,8 @@ def _numbers(series: nw.Series, name: str) -> Float[np.ndarray, " rows"]:
 def write_frame(columns: dict[str, Any], like: nw.DataFrame) -> Any:
     """Columns as a native data frame of the same library as `like`."""
     backend = like.implementation
-    made = {
-        name: column if isinstance(column, nw.Series) else nw.new_series(name, column, backend=backend)
+    first, *rest = (
+        column if isinstance(column, nw.Series) else nw.new_series(name, column, backend=backend)
         for name, column in columns.items()
-    }
-    return nw.from_dict(made, backend=backend).to_native()
+    )
+    return first.to_frame().with_columns(*rest).to_native()  # `from_dict` would lose time zones

@@ -20,6 +20,8 @@ from .frames import Panel
 
 # Hidden dimensions a channel, and beside: room for what a channel does not show, such as its trend.
 HIDDEN_PER_CHANNEL, HIDDEN_BESIDE, MOST_HIDDEN = 1, 1, 16
+# Of the posterior's last layer, so that it starts out near a path that stands still.
+START_SMALL = 0.1
 # Rows of the past that the posterior reads.
 PAST = 512
 
@@ -117,6 +119,9 @@ def fit_latent_model(
     model_key, fit_key = jr.split(key)
     data = Trajectories.from_series(panel.times, [_line(support, x) for x in panel.values], names=panel.ids)
     model = latent_flow(channels, dim, posterior="smooth", width=32, layers=2, hidden=32, key=model_key)
+    # Of random weights the posterior's paths, a product of as many matrices as there are rows, may explode.
+    last = lambda model: (model.posterior.head.layers[-1].weight, model.posterior.head.layers[-1].bias)
+    model = eqx.tree_at(last, model, replace_fn=lambda leaf: START_SMALL * leaf)
     config = LatentConfig(
         steps=steps,
         log_every=steps,

@@ -1,0 +1,95 @@
+"""Scores in closed form, and origins that look only back."""
+
+import numpy as np
+import pytest
+import scoringrules
+
+from stochflow import Forecaster
+from stochflow.forecast import scores
+from stochflow.forecast.backtest import crps_of_normal, crps_of_samples, find_origins, truncated
+from stochflow.forecast.frames import as_frame, find_columns, read_panel
+
+from .worlds import ou_frame
+
+RNG = np.random.default_rng(0)
+TRUTH = RNG.normal(size=(7, 3))
+DRAWS = RNG.normal(size=(7, 40, 3))
+MEAN, SCALE = RNG.normal(size=7), RNG.uniform(0.5, 2, 7)
+
+
+def test_the_crps_of_a_normal_law():
+    found = crps_of_normal(MEAN, SCALE, TRUTH[:, 0])
+    assert np.allclose(found, scoringrules.crps_normal(TRUTH[:, 0], MEAN, SCALE), atol=1e-7)
+
+
+def test_the_crps_of_many_draws_is_that_of_their_law():
+    number = 20_000
+    draws = MEAN[:, None] + SCALE[:, None] * RNG.normal(size=(7, number))
+    off = crps_of_samples(draws, TRUTH[:, 0]) - crps_of_normal(MEAN, SCALE, TRUTH[:, 0])
+    # |X - y| and |X - X'| have standard deviations below that of X.
+    assert np.abs(off).max() < 4.5 * SCALE.max() * 1.5 / np.sqrt(number)
+
+
+def test_scores_are_those_of_scoringrules():
+    each = scoringrules.crps_ensemble(TRUTH, DRAWS, m_axis=1, estimator="fair")
+    assert scores.crps_score(DRAWS, TRUTH) == pytest.approx(each.mean())
+    fair = scoringrules.es_ensemble(TRUTH, DRAWS, estimator="fair").mean()
+    assert scores.energy(DRAWS, TRUTH) == pytest.approx(fair, rel=1e-5)
+    assert scores.variogram(DRAWS, TRUTH) == pytest.approx(
+        scoringrules.vs_ensemble(TRUTH, DRAWS, p=0.5).mean()
+    )
+
+
+def test_simple_scores():
+    truth = np.zeros((2, 1))
+    draws = np.array([[-1.0, 0, 3], [1, 2, 3]])[..., None]
+    assert scores.absolute_error(draws, truth) == pytest.approx(1)
+    assert scores.squared_error(draws, truth) == pytest.approx(np.sqrt((4 / 9 + 4) / 2))
+    assert scores.coverage(draws, truth) == 0.5
+
+
+@pytest.fixture
+def panel():
+    frame = as_frame(ou_frame(50, series=2))
+    return read_panel(frame, find_columns(frame))[0]
+
+
+def test_an_origin_knows_nothing_of_what_comes_after(panel):
+    panel.values[0][10] = np.nan
+    origins = find_origins(panel, 1.0, 0.2, [5, 5], [30, 30], 100)
+    known = truncated(panel, origins)
+    assert len(set(known.ids)) == len(origins.series)
+    for i, start, end, times in zip(*origins, known.times, strict=True):
+        assert times[-1] == panel.times[i][start]
+        assert 5 <= start < 30
+        assert 1.0 - 1e-6 <= panel.times[i][end] - panel.times[i][start] <= 1.1 + 0.4
+        assert not np.isnan(panel.values[i][[start, end]]).any()
+    assert not ((origins.series == 0) & (origins.start == 10)).any()
+
+
+def test_no_gap_so_long_no_origin(panel):
+    assert len(find_origins(panel, 1e3, 0.2, [0, 0], [50, 50], 10).series) == 0
+
+
+@pytest.mark.slow
+def test_a_back_test_stands_beside_simple_laws():
+    model = Forecaster(steps=300, batch_size=128, folds=2, progress=False)
+    table = model.backtest(ou_frame(300, series=2), gaps=[0.2, 1.0], folds=2, samples=100, period=2.0)
+    assert table["gap"].tolist() == ["0.2", "1"]
+    assert (table["relative"] < 1.08).all()
+    assert ((table["coverage"] - 0.9).abs() < 0.08).all()
+    assert (table["seasonal"] > table["crps"]).all()
+    assert not hasattr(model, "fitted_")
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        ({"gaps": [1.0], "start": 1.0}, "`start` must lie between 0 and 1"),
+        ({"gaps": [1.0], "folds": 0}, "`folds` be at least 1"),
+        ({"gaps": ["1d"]}, "`gaps` must be a number"),
+    ],
+)
+def test_a_back_test_that_cannot_be_says_so(ask, words):
+    with pytest.raises(ValueError, match=words):
+        Forecaster().backtest(ou_frame(20), **ask)

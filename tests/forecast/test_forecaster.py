@@ -1,0 +1,295 @@
+"""The forecaster as a whole: what it says is right, and it says the same however it is asked."""
+
+import jax
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scoringrules
+import sklearn.base
+
+from stochflow import Forecaster
+from stochflow.forecast import NotFittedError, direct
+from stochflow.forecast.backtest import crps_of_normal
+
+from .worlds import COLUMNS, MEAN, RATE, STD, ou_frame, ou_moments, quick_fit, two_channels
+
+ASK = {"horizon": "12h", "every": "6h", "samples": 6}
+SUPPORT = {"price": "positive"}
+
+
+@pytest.fixture(scope="module")
+def quick():
+    return quick_fit(two_channels(), Forecaster(support=SUPPORT), **COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    """Learnt from 600 rows of an Ornstein–Uhlenbeck process."""
+    return Forecaster(steps=300, batch_size=128, folds=2, progress=False).fit(ou_frame(300, series=2))
+
+
+@pytest.fixture(scope="module")
+def unseen():
+    return ou_frame(200, seed=5)
+
+
+# --- manners ------------------------------------------------------------------------------------------------------
+
+
+def test_parameters_are_those_of_scikit_learn():
+    model = Forecaster(steps=7, support=SUPPORT)
+    copy = sklearn.base.clone(model)
+    assert copy.get_params() == model.get_params()
+    assert model.set_params(steps=8) is model
+    assert (model.steps, copy.steps) == (8, 7)
+    assert repr(copy) == "Forecaster(support={'price': 'positive'}, steps=7)"
+    with pytest.raises(ValueError, match="there is no parameter 'colour'; they are kind, horizon"):
+        model.set_params(colour="red")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda m: m.predict(horizon=1), lambda m: m.impute(None), lambda m: m.score(None), lambda m: m.plot()],
+)
+def test_what_was_not_fitted_says_so(ask):
+    with pytest.raises(NotFittedError, match="has not been fitted: call `fit` first"):
+        ask(Forecaster())
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"kind": "psychic"}, "`kind` must be one of auto, flow, latent; got 'psychic'"),
+        ({"scaling": "none"}, "`scaling` must be one of auto, global, series"),
+        ({"steps": 0}, "`steps` must be a positive integer; got 0"),
+        ({"folds": 1}, "`folds` must be 0, or an integer of at least 2; got 1"),
+        ({"random_state": -1}, "`random_state` must be an integer ≥ 0; got -1"),
+        ({"horizon": "7d"}, "`horizon` must be a number, as the times are; got '7d'"),
+        ({"support": {"z": "positive"}}, "`support` names 'z', which is no value; they are y"),
+        ({"support": {"y": "positive"}}, "column 'y' must lie between 0 and inf, as `support` says; got -"),
+    ],
+)
+def test_a_parameter_that_cannot_be_says_so(params, words):
+    with pytest.raises(ValueError, match=words):
+        quick_fit(ou_frame(30), Forecaster(**params))
+
+
+# --- how it is asked changes nothing ------------------------------------------------------------------------------
+
+
+def test_the_frame_that_comes_out_is_of_the_kind_that_went_in(quick):
+    draws = quick.predict(**ASK)
+    assert list(draws.columns) == ["name", "when", "sample", "price", "x"]
+    assert str(draws["when"].dtype) == "datetime64[us, Europe/Berlin]"
+    assert len(draws) == 3 * 6 * 2
+    last = two_channels().groupby("name")["when"].max()
+    first = draws.groupby("name")["when"].min()
+    assert (first - last == pd.Timedelta("6h")).all()
+    assert (draws["price"] > 0).all()
+
+
+def test_polars_is_told_the_same_as_pandas(quick):
+    frame = pl.from_pandas(two_channels())
+    told = quick.predict(frame, **ASK)
+    assert isinstance(told, pl.DataFrame)
+    assert told["when"].dtype == pl.Datetime("us", "Europe/Berlin")
+    pd.testing.assert_frame_equal(told.to_pandas(), quick.predict(**ASK), check_dtype=False)
+
+
+def test_the_order_of_rows_does_not_matter(quick):
+    shuffled = two_channels().sample(frac=1, random_state=0)
+    assert quick.predict(shuffled, **ASK).equals(quick.predict(**ASK))
+    again = quick_fit(shuffled, Forecaster(support=SUPPORT), **COLUMNS)
+    assert again.predict(**ASK).equals(quick.predict(**ASK))
+
+
+def test_other_series_do_not_matter(quick):
+    together = quick.predict(**ASK)
+    for name in ("s0", "s2"):
+        alone = quick.predict(two_channels().query("name == @name"), **ASK)
+        same = together[together["name"] == name].reset_index(drop=True)
+        pd.testing.assert_frame_equal(alone, same, rtol=1e-5)
+
+
+def test_chunks_do_not_matter_and_are_one_program(quick, monkeypatch):
+    whole = quick.predict(**ASK)
+    for at_once in (12, 24):
+        monkeypatch.setattr(direct, "AT_ONCE", at_once)
+        pd.testing.assert_frame_equal(quick.predict(**ASK), whole, rtol=1e-5)
+    before = direct._draw._cached._cache_size()
+    quick.predict(**ASK, random_state=4)
+    quick.predict(two_channels(series=7), **ASK)
+    assert direct._draw._cached._cache_size() == before
+
+
+def test_the_seed_is_that_of_the_call_or_of_the_model(quick):
+    one = quick.predict(**ASK)
+    assert quick.predict(**ASK, random_state=0).equals(one)
+    assert not quick.predict(**ASK, random_state=1).equals(one)
+
+
+def test_quantiles_and_intervals_are_those_of_the_draws(quick):
+    draws = quick.predict(**ASK)
+    ask = ASK | {"samples": 6}
+    levels = quick.predict(**ask, quantiles=[0.1, 0.5])
+    central = quick.predict(**ask, interval=0.8)
+    assert list(levels.columns[2:]) == ["price_q0.1", "price_q0.5", "x_q0.1", "x_q0.5"]
+    found = draws.groupby(["name", "when"])["price"].quantile(0.1).to_numpy()
+    assert np.allclose(levels["price_q0.1"], found)
+    assert np.array_equal(central["price_lo80"], levels["price_q0.1"])
+    assert np.array_equal(central["price"], levels["price_q0.5"])
+
+
+def test_times_are_those_asked_for(quick):
+    times = ["2024-04-01 00:00+02:00", "2024-03-28 12:00+01:00"]
+    found = quick.predict(times=times, samples=6)
+    assert sorted(set(found["when"])) == sorted(pd.Timestamp(time) for time in times)
+    assert len(found) == len(quick.predict(**ASK))
+
+
+def test_at_the_last_time_the_value_is_the_last(quick):
+    one = two_channels().query("name == 's1'")
+    said = quick.predict(one, times=one["when"].max(), samples=6)
+    assert np.allclose(said[["price", "x"]], one[["price", "x"]].iloc[-1].to_numpy()[None], rtol=1e-5)
+
+
+def test_paths_go_on_beyond_the_horizon(quick):
+    long = {"horizon": "40d", "every": "10d", "samples": 6}
+    for paths in (False, True):
+        said = quick.predict(**long, paths=paths)
+        assert np.isfinite(said[["price", "x"]]).all(axis=None)
+        assert said["when"].nunique() == 12
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_new_series_in_units_of_its_own_may_have_one_row(rows):
+    frame = two_channels()
+    model = quick_fit(frame, Forecaster(scaling="series"), **COLUMNS)
+    new = frame[:rows].assign(name="new", x=1000.0)
+    said = model.predict(new, **ASK)
+    assert (said["x"] - 1000).abs().max() < 50
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        ({}, "pass either `horizon` .and `every`., or `times`"),
+        ({"horizon": "1d", "times": ["2024-06-01"]}, "pass either `horizon`"),
+        ({"times": ["2024-06-01+00:00"], "every": "1h"}, "`every` goes with `horizon`"),
+        ({"times": ["2024-03-02 00:00+01:00"]}, "must not lie before the last row.*series 's0' ends at.*use `impute`"),
+        ({"times": ["2024-06-01"]}, "must have a time zone, such as Europe/Berlin"),
+        ({"horizon": "1d", "every": "2d"}, "`every` must go between once and 100000 times into `horizon`; 2d goes 0"),
+        ({"horizon": "1d", "samples": 0}, "`samples` must be a positive integer; got 0"),
+        ({"horizon": "1d", "quantiles": [0.5, 1.0]}, "`quantiles` must lie between 0 and 1"),
+        ({"horizon": "1d", "interval": 90.0}, "`interval` must be a probability between 0 and 1; got 90.0"),
+        ({"horizon": "1d", "interval": 0.5, "quantiles": [0.5]}, "`quantiles` or `interval`, not both"),
+        ({"horizon": "1d", "future": two_channels()}, "without covariates that are known ahead"),
+        ({"horizon": "1d", "random_state": -1}, "`random_state` must be an integer"),
+    ],
+)  # fmt: skip
+def test_a_question_that_cannot_be_answered_says_so(ask, words, quick):
+    with pytest.raises(ValueError, match=words):
+        quick.predict(**ask)
+
+
+def test_new_data_must_be_like_the_old(quick):
+    frame = two_channels()
+    for change, words in {
+        "naive": (
+            frame.assign(when=frame["when"].dt.tz_localize(None)),
+            "is without a time zone, unlike the data",
+        ),
+        "numbers": (
+            frame.assign(when=np.arange(len(frame))),
+            "holds integers where the model was fitted on datetimes",
+        ),
+        "negative": (
+            frame.assign(price=-1.0),
+            "column 'price' must lie between 0 and inf, as `support` says; got -1",
+        ),
+        "no column": (frame.drop(columns="x"), "there is no column 'x'; the columns are name, when, price"),
+        "no row": (frame.assign(x=np.nan), "series 's0' has no complete row to start from"),
+    }.values():
+        with pytest.raises(ValueError, match=words):
+            quick.predict(change, **ASK)
+
+
+# --- what it says is right ----------------------------------------------------------------------------------------
+
+
+def test_it_comes_near_the_exact_law(learnt, unseen):
+    """The CRPS within a few per cent of that of the law itself, and nine tenths within the central 90 %."""
+    t, x = unseen["ds"].to_numpy(), unseen["y"].to_numpy()
+    mean, std = ou_moments(x[:-1], np.diff(t))
+    exact = crps_of_normal(mean, std, x[1:]).mean()
+    assert learnt.score(unseen) < 1.06 * exact
+    # Three standard errors of a share of 0.9 among 199.
+    assert abs(learnt.score(unseen, metric="coverage") - 0.9) < 3 * np.sqrt(0.09 / 199)
+    log = 0.5 * np.log(2 * np.pi * std**2) + 0.5 * ((x[1:] - mean) / std) ** 2
+    assert learnt.score(unseen, metric="log") < log.mean() + 0.06
+
+
+def test_far_ahead_it_comes_near_the_law_that_stays(learnt, unseen):
+    said = learnt.predict(unseen, times=[float(unseen["ds"].max()) + 3 / RATE], samples=2000)["y"]
+    assert abs(said.mean() - MEAN) < 0.4 * STD
+    assert abs(said.std() / (STD / np.sqrt(2 * RATE)) - 1) < 0.3
+
+
+def test_the_card_says_what_was_done(learnt):
+    card = learnt.card_
+    assert (card["kind"], card["series"], card["rows"], card["channels"]) == ("flow", 2, 600, ["y"])
+    assert next(set(each) for each in card["held_out"]) == {"gap", "pairs", "coverage_of_90", "relative_crps"}
+    assert all(0.8 < each["coverage_of_90"]["y"] <= 1 for each in card["held_out"])
+
+
+def test_scores_are_those_of_scoringrules(learnt, unseen):
+    part = unseen[:12]
+    panel = learnt._panel(part)
+    from stochflow.forecast.backtest import find_origins, truncated
+    from stochflow.forecast.evaluate import draw_origins
+
+    origins = find_origins(panel, 0.0, np.inf, [0], [12], 50)
+    draws = draw_origins(learnt.fitted_, truncated(panel, origins), panel, origins, samples=30, seed=0)[
+        ..., 0
+    ]
+    truth = part["y"].to_numpy()[1:]
+    ask = {"samples": 30, "random_state": 0}
+    found = scoringrules.crps_ensemble(truth, draws.astype(float), estimator="fair").mean()
+    assert learnt.score(part, metric="crps", **ask) == pytest.approx(found, rel=1e-5)
+    assert learnt.score(part, metric="mae", **ask) == pytest.approx(
+        np.abs(np.median(draws, 1) - truth).mean(), rel=1e-5
+    )
+    assert learnt.score(part, metric="energy", **ask) == pytest.approx(found, rel=1e-4)
+    with pytest.raises(ValueError, match="there is only one"):
+        learnt.score(part, metric="variogram", **ask)
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (
+            {"metric": "beauty"},
+            "`metric` must be one of log, crps, energy, variogram, coverage, mae, rmse; got 'beauty'",
+        ),
+        ({"gap": 1e6}, "no row of `df` comes so long after another"),
+        ({"samples": 1}, "`samples` must be an integer of at least 2; got 1"),
+    ],
+)
+def test_a_score_that_cannot_be_says_so(ask, words, learnt, unseen):
+    with pytest.raises(ValueError, match=words):
+        learnt.score(unseen, **ask)
+
+
+def test_the_log_score_is_that_of_a_density_of_a_positive_channel(quick):
+    """The density of price and x, in their own units, integrates to one."""
+    one = two_channels().query("name == 's1'")
+    past = quick.model_.past(quick._panel(one))
+    price = np.exp(np.linspace(-7, 5, 400))
+    x = np.linspace(-15, 15, 201)
+    grid = np.stack(np.meshgrid(price, x, indexing="ij"), axis=-1).reshape(-1, 2)
+    repeated = jax.tree.map(lambda leaf: np.repeat(leaf, len(grid), axis=0), past._replace(ids=[]))
+    at = np.repeat(past.last + 6 * 3600.0, len(grid))
+    density = np.exp(quick.model_.log_prob(repeated, grid, at, np.zeros((len(grid), 0)))).reshape(400, 201)
+    total = np.trapezoid(np.trapezoid(density, x, axis=1), price)
+    assert total == pytest.approx(1, abs=0.01)

@@ -1,0 +1,122 @@
+"""What lies between rows, against the exact bridge."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stochflow import Forecaster
+
+from .worlds import COLUMNS, ou_frame, quick_fit, two_channels
+
+# Standard errors of a median of so many draws, all of them from 512 particles.
+DRAWS, FAR = 400, 4.5
+
+
+@pytest.fixture(scope="module")
+def model():
+    return quick_fit(two_channels(), Forecaster(support={"price": "positive"}), **COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def holes():
+    frame = two_channels()
+    frame.loc[[5, 6, 50], ["price", "x"]] = np.nan
+    frame.loc[[0, 119], "price"] = np.nan
+    return frame
+
+
+def test_what_was_seen_stays_and_the_ends_stay_empty(model, holes):
+    shuffled = holes.sample(frac=1, random_state=1)  # its index, too
+    filled = model.impute(shuffled, samples=50)
+    assert list(filled.index) == list(shuffled.index)
+    filled = filled.sort_index()
+    assert str(filled["when"].dtype) == "datetime64[us, Europe/Berlin]"
+    seen = holes[["price", "x"]].notna()
+    for name in ("price", "x"):
+        for ending in ("", "_lo90", "_hi90"):
+            assert np.array_equal(filled[name + ending][seen[name]], holes[name][seen[name]])
+    assert filled["price"].isna().to_numpy().nonzero()[0].tolist() == [0, 119]
+    inside = filled.loc[[5, 6, 50]]
+    assert ((inside["price_lo90"] < inside["price"]) & (inside["price"] < inside["price_hi90"])).all()
+    assert (inside["price_lo90"] > 0).all()
+
+
+def test_at_a_row_the_value_is_the_rows(model):
+    frame = two_channels().query("name == 's1'")
+    when = frame["when"].iloc[[0, 7, -1]]
+    found = model.impute(frame, times=when, samples=20)
+    rows = frame[frame["when"].isin(when)]
+    for name in ("price", "x"):
+        for ending in ("", "_lo90", "_hi90"):
+            assert np.allclose(found[name + ending], rows[name], rtol=1e-5)
+
+
+def test_a_hole_longer_than_the_horizon_is_crossed(model):
+    frame = two_channels().query("name == 's1'")
+    far = pd.concat([frame[:20], frame[20:].assign(when=frame["when"][20:] + pd.Timedelta("90D"))])
+    middle = far["when"].iloc[19] + pd.Timedelta("45D")
+    found = model.impute(far, times=[middle], samples=50)
+    assert np.isfinite(found[["price", "x", "price_lo90", "x_hi90"]]).all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        (
+            ["2034-01-01 00:00+00:00"],
+            "`times` must lie between the first and the last complete row of a series; none does",
+        )
+    ],
+)
+def test_times_outside_say_so(times, words, model):
+    with pytest.raises(ValueError, match=words):
+        model.impute(two_channels(), times=times)
+
+
+def test_a_frame_of_one_channel_a_row_says_so():
+    long = two_channels().melt(["name", "when"], var_name="what")
+    model = quick_fit(long, id="name", time="when", values="value", channel="what")
+    assert model.predict(long, horizon="12h", every="6h", samples=6).columns.tolist()[3:] == ["price", "x"]
+    with pytest.raises(ValueError, match="pivot the frame first"):
+        model.impute(long)
+
+
+def test_the_middle_is_that_of_the_laws_own_bridge():
+    """Of the law as it is: p(r|s) p(t|r), on a grid, against the median and the spread of draws."""
+    frame = ou_frame(60)
+    model = quick_fit(frame)
+    middle = float(frame["ds"].iloc[30:32].mean())
+    found = model.impute(frame, times=[middle], samples=DRAWS)
+    head = frame[:31]
+    grid = np.linspace(-6, 6, 400)
+    ahead = model._panel(head)
+    forward = _density(model, [ahead] * len(grid), grid, middle)
+    onward = [
+        model._panel(pd.concat([head, pd.DataFrame({"unique_id": "s0", "ds": [middle], "y": [y]})]))
+        for y in grid
+    ]
+    weight = forward * _density(model, onward, np.full(len(grid), frame["y"].iloc[31]), frame["ds"].iloc[31])
+    share = np.cumsum(weight) / weight.sum()
+    median, low, high = np.interp([0.5, 0.05, 0.95], share, grid)
+    spread = (high - low) / 3.29
+    # Of a normal law the standard error of a median is 1.25, and of a 5 % quantile 2.1, of that of a mean.
+    error = spread * np.sqrt(1 / DRAWS + 1 / 200)
+    assert abs(found["y"][0] - median) < FAR * 1.25 * error
+    assert abs(found["y_lo90"][0] - low) < FAR * 2.1 * error
+    assert abs(found["y_hi90"][0] - high) < FAR * 2.1 * error
+
+
+def _density(model, panels, x, at):
+    import jax
+
+    pasts = [model.model_.past(panel) for panel in panels]
+    joined = pasts[0]._replace(
+        memory=jax.tree.map(lambda *leaves: np.concatenate(leaves), *[p.memory for p in pasts]),
+        **{
+            name: np.concatenate([getattr(p, name) for p in pasts])
+            for name in ("last", "known", "centre", "spread")
+        },
+        ids=[],
+    )
+    times = np.full(len(x), at)
+    return np.exp(model.model_.log_prob(joined, np.asarray(x)[:, None], times, np.zeros((len(x), 0))))

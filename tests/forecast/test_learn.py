@@ -1,0 +1,108 @@
+"""What is learnt: without folds as with them, covariates at the end of the gap, and channels that are missing."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stochflow import Forecaster
+from stochflow.forecast.learn import Piece, _blocks, _held_pairs
+
+from .worlds import ou_frame
+
+
+def pieces(number, rows):
+    times = np.arange(rows, dtype=float)
+    return [Piece(times, np.full((rows, 1), i * 1.0), np.zeros((rows, 2))) for i in range(number)]
+
+
+def test_folds_are_stretches_of_few_series_and_whole_ones_of_many():
+    few, many = _blocks(pieces(2, 7), 3), _blocks(pieces(12, 7), 3)
+    assert [block.tolist() for block in few] == [[0, 0, 0, 1, 1, 2, 2]] * 2
+    assert [set(block) for block in many] == [{i % 3} for i in range(12)]
+    # Without folds no row is held out from the only law, number 0.
+    assert all((block < 0).all() for block in _blocks(pieces(2, 7), 0))
+
+
+def test_held_out_pairs_have_the_gap_and_the_covariates_of_their_end():
+    times = np.array([0.0, 1, 2, 4, 7])
+    u = np.stack([10 + times, times], axis=1)
+    found = _held_pairs([Piece(times, times[:, None], u)], 2.0, ahead=1)
+    assert found.gaps.tolist() == [2, 2]
+    assert (found.x_t - found.x_s)[:, 0].tolist() == [2, 2]
+    assert found.u.tolist() == [[10, 2], [12, 4]]
+
+
+@pytest.fixture(scope="module")
+def driven():
+    """A step of y is what `push` says at its end, and a little noise; learnt without folds."""
+    rng = np.random.default_rng(0)
+    push = rng.choice([-1.0, 1.0], 400)
+    y = np.cumsum(push + 0.1 * rng.normal(size=400))
+    frame = pd.DataFrame({"t": np.arange(400), "y": y, "push": push})
+    model = Forecaster(steps=300, batch_size=64, folds=0, horizon=2, progress=False)
+    return frame, model.fit(frame, time="t", values="y", future="push")
+
+
+def test_covariates_known_ahead_are_read_at_the_end_of_the_gap(driven):
+    frame, model = driven
+    last = frame["y"].iloc[-1]
+    for push in (-1.0, 1.0):
+        future = pd.DataFrame({"t": [400], "push": [push]})
+        said = model.predict(times=[400], future=future, samples=200)["y"] - last
+        assert np.sign(said.median()) == push
+        assert abs(said.median() - push) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("future", "words"),
+    [
+        (None, "`future` must be a frame with push at the times of the forecast"),
+        (pd.DataFrame({"t": [401], "push": [1.0]}), "`future` has no complete row of series 'all' at 400"),
+        (pd.DataFrame({"t": [400.001], "push": [1.0]}), "where the model was fitted on integers"),
+        (pd.DataFrame({"t": [400]}), "there is no column 'push'; the columns are t"),
+    ],
+)
+def test_covariates_ahead_must_be_there(future, words, driven):
+    with pytest.raises(ValueError, match=words):
+        driven[1].predict(times=[400], future=future)
+
+
+@pytest.fixture(scope="module")
+def partly_seen():
+    frame = ou_frame(60, series=2)
+    rng = np.random.default_rng(3)
+    return frame.assign(z=np.where(rng.random(len(frame)) < 0.3, np.nan, rng.normal(size=len(frame))))
+
+
+@pytest.fixture(scope="module")
+def latent(partly_seen):
+    return Forecaster(steps=20, horizon=2.0, progress=False).fit(partly_seen, values=["y", "z"])
+
+
+def test_many_missing_channels_ask_for_a_latent_flow_and_the_card_says_why(latent):
+    assert latent.kind_ == latent.card_["kind"] == "latent"
+    assert "of the rows lack a channel" in latent.card_["why"]
+    assert latent.model_.horizon == 2.0
+
+
+def test_a_latent_flow_forecasts_and_fills_in(latent, partly_seen, tmp_path):
+    ask = {"horizon": 4.0, "every": 2.0, "samples": 5}
+    said = latent.predict(**ask)
+    assert said.shape == (2 * 2 * 5, 5)
+    assert np.isfinite(said[["y", "z"]]).all(axis=None)
+    filled = latent.impute(partly_seen, samples=20)
+    seen = partly_seen["z"].notna()
+    assert np.array_equal(filled["z"][seen], partly_seen["z"][seen])
+    assert filled["z"].isna().sum() < (~seen).sum() / 4
+    latent.save(tmp_path / "it")
+    again = Forecaster.load(tmp_path / "it")
+    assert again.predict(partly_seen, **ask).equals(said)
+    with pytest.raises(ValueError, match="does not hold its data: pass `df`"):
+        again.predict(**ask)
+    with pytest.raises(ValueError, match="log-density of a latent model is not known"):
+        latent.score(partly_seen, metric="log")
+
+
+def test_a_latent_flow_has_no_covariates(partly_seen):
+    with pytest.raises(ValueError, match="covariates are for `kind='flow'`"):
+        Forecaster(kind="latent").fit(partly_seen.assign(p=1.0), values=["y", "z"], past="p")
