@@ -53,7 +53,7 @@ class History(eqx.Module):
         usual = as_array(np.maximum(np.concatenate(moves).mean(0), 1e-12))
         dim = usual.shape[0]
         read = (2 * len(HALF_LIVES) + 2) * dim
-        plain = cls(usual, *map(as_array, (np.zeros(read), np.ones(read))), float(gap))
+        plain = cls(usual, as_array(np.zeros(read)), as_array(np.ones(read)), float(gap))
         seen = np.concatenate([plain.along(t, x)[:, dim:] for t, x in pieces])
         width = np.maximum(seen.std(0), 1e-3)
         return cls(usual, as_array(seen.mean(0)), as_array(width), float(gap))

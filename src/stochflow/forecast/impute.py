@@ -40,7 +40,7 @@ def impute_direct(
     out[:, here] = scaled[1][before[here]]
     for row in np.unique(before[~here]):
         mine = np.flatnonzero((before == row) & ~here)
-        stops = _stops(times[row], times[row + 1], at[mine], model.horizon)
+        stops = _stops(float(times[row]), float(times[row + 1]), at[mine], model.horizon)
         seen = [partial.get(float(stop), np.full(model.dim, np.nan)) for stop in stops[:-1]]
         gaps = np.diff(stops, prepend=times[row]) / model.horizon
         memory = jax.tree.map(lambda leaf, row=row: jnp.asarray(leaf[row]), readings)

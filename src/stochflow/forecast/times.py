@@ -87,7 +87,7 @@ class TimeAxis:
         if self.kind in ("integer", "float"):
             whole = self.kind == "integer" and np.array_equal(times, np.round(times))
             return nw.new_series(name, times.astype(np.int64) if whole else times, backend=backend)
-        resolution = self.resolution if self.resolution in PER_SECOND else "us"
+        resolution: Any = self.resolution if self.resolution in PER_SECOND else "us"
         counts = np.round(times * PER_SECOND[resolution]).astype(np.int64)
         series = nw.new_series(name, counts, nw.Int64, backend=backend)
         if self.kind == "duration":
