@@ -1,5 +1,7 @@
 """The forecaster as a whole: what it says is right, and it says the same however it is asked."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pandas as pd
@@ -39,7 +41,7 @@ def unseen():
 
 def test_parameters_are_those_of_scikit_learn():
     model = Forecaster(steps=7, support=SUPPORT)
-    copy = sklearn.base.clone(model)
+    copy: Any = sklearn.base.clone(model)
     assert copy.get_params() == model.get_params()
     assert model.set_params(steps=8) is model
     assert (model.steps, copy.steps) == (8, 7)
@@ -255,7 +257,7 @@ def test_scores_are_those_of_scoringrules(learnt, unseen):
     ]
     truth = part["y"].to_numpy()[1:]
     ask = {"samples": 30, "random_state": 0}
-    found = scoringrules.crps_ensemble(truth, draws.astype(float), estimator="fair").mean()
+    found = np.mean(scoringrules.crps_ensemble(truth, draws.astype(float), estimator="fair"))  # type: ignore[arg-type]
     assert learnt.score(part, metric="crps", **ask) == pytest.approx(found, rel=1e-5)
     assert learnt.score(part, metric="mae", **ask) == pytest.approx(
         np.abs(np.median(draws, 1) - truth).mean(), rel=1e-5

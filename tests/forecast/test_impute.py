@@ -54,7 +54,7 @@ def test_at_a_row_the_value_is_the_rows(model):
 def test_a_hole_longer_than_the_horizon_is_crossed(model):
     frame = two_channels().query("name == 's1'")
     far = pd.concat([frame[:20], frame[20:].assign(when=frame["when"][20:] + pd.Timedelta("90D"))])
-    middle = far["when"].iloc[19] + pd.Timedelta("45D")
+    middle = frame["when"].iloc[19] + pd.Timedelta("45D")
     found = model.impute(far, times=[middle], samples=50)
     assert np.isfinite(found[["price", "x", "price_lo90", "x_hi90"]]).all(axis=None)
 

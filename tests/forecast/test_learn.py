@@ -34,23 +34,25 @@ def test_held_out_pairs_have_the_gap_and_the_covariates_of_their_end():
 
 @pytest.fixture(scope="module")
 def driven():
-    """A step of y is what `push` says at its end, and a little noise; learnt without folds."""
+    """A step of y is what `push` says at its end, and noise; learnt without folds."""
     rng = np.random.default_rng(0)
     push = rng.choice([-1.0, 1.0], 400)
-    y = np.cumsum(push + 0.1 * rng.normal(size=400))
+    y = np.cumsum(push + rng.normal(size=400))
     frame = pd.DataFrame({"t": np.arange(400), "y": y, "push": push})
-    model = Forecaster(steps=300, batch_size=64, folds=0, horizon=2, progress=False)
+    model = Forecaster(steps=800, batch_size=64, folds=0, horizon=2, weight_decay=0.0, progress=False)
     return frame, model.fit(frame, time="t", values="y", future="push")
 
 
 def test_covariates_known_ahead_are_read_at_the_end_of_the_gap(driven):
     frame, model = driven
     last = frame["y"].iloc[-1]
-    for push in (-1.0, 1.0):
-        future = pd.DataFrame({"t": [400], "push": [push]})
-        said = model.predict(times=[400], future=future, samples=200)["y"] - last
-        assert np.sign(said.median()) == push
-        assert abs(said.median() - push) < 0.5
+    ahead = lambda push: pd.DataFrame({"t": [400], "push": [push]})
+    down, up = (
+        model.predict(times=[400], future=ahead(push), samples=400)["y"] - last for push in (-1.0, 1.0)
+    )
+    # The truth is -1 and 1.
+    assert down.median() < -0.4
+    assert up.median() > 0.4
 
 
 @pytest.mark.parametrize(
