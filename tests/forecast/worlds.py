@@ -68,7 +68,7 @@ def _law(dim, cond):
     return LocalFlow(flow, jnp.ones(dim, jnp.float32))
 
 
-def unlearnt(pieces, usual, ahead, config, *, progress, key):
+def unlearnt(pieces, usual, ahead, config, *, folder, progress, key):
     """In the place of `learn`: some law of the right shape."""
     dim = pieces[0].values.shape[1]
     return _law(dim, pieces[0].u.shape[1] - dim), []

@@ -45,7 +45,7 @@ class SaturatingClock(AbstractClock):
     raw_rate: Float[Array, " dim"]
 
     def __init__(self, dim: int, *, rate: float = 0.5):
-        self.raw_rate = jnp.full(dim, jnp.log(jnp.expm1(rate)))
+        self.raw_rate = jnp.full(dim, jnp.log(jnp.expm1(rate)), jnp.result_type(float))
 
     @property
     def rate(self) -> Float[Array, " dim"]:

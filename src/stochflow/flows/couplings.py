@@ -96,7 +96,7 @@ class SplineCoupling(AbstractGatedBijection):
     ):
         dim, moved = len(mask), mask.count(False)
         self.net = MLP(dim + cond_size, (3 * bins - 1) * moved, width=width, depth=depth, key=key)
-        self.bound = jnp.full(moved, 3.0)
+        self.bound = jnp.full(moved, 3.0, jnp.result_type(float))
         self.mask = mask
         self.bins = bins
         self.half_width = half_width

@@ -67,7 +67,7 @@ class GaussianEmission(AbstractEmission):
         heads = 2 if std == "state" else 1
         self.net = eqx.nn.MLP(dim, heads * channels, width, depth, jax.nn.softplus, key=key)
         learnt = {"fixed": 0, "shared": 1, "channel": channels, "state": 0}[std]
-        self.raw_std = jnp.full(learnt, jnp.log(jnp.expm1(initial_std - LEAST_STD)))
+        self.raw_std = jnp.full(learnt, jnp.log(jnp.expm1(initial_std - LEAST_STD)), jnp.result_type(float))
         self.dim = dim
         self.channels = channels
         self.std = std
@@ -120,7 +120,9 @@ class StudentTEmission(AbstractEmission):
         if not initial_scale > LEAST_STD:
             raise ValueError(f"`initial_scale` must be greater than {LEAST_STD:g}; got {initial_scale}.")
         self.net = eqx.nn.MLP(dim, channels, width, depth, jax.nn.softplus, key=key)
-        self.raw_scale = jnp.full(channels, jnp.log(jnp.expm1(initial_scale - LEAST_STD)))
+        self.raw_scale = jnp.full(
+            channels, jnp.log(jnp.expm1(initial_scale - LEAST_STD)), jnp.result_type(float)
+        )
         self.dim = dim
         self.channels = channels
         self.degrees = float(degrees)
