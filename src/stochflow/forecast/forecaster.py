@@ -151,6 +151,7 @@ class Forecaster:
         - `static`, `past`, `future`: covariates: one number a series; known when a forecast is made; known ahead.
         - `folder`: a run folder for checkpoints (of a flow): an interrupted fit with the same arguments goes on there.
         """
+        self._check_params()
         frame = as_frame(df)
         columns = find_columns(
             frame, id=id, time=time, values=values, channel=channel, static=static, past=past, future=future

@@ -1,0 +1,111 @@
+"""From a CSV file to forecasts by commands, and one sentence when it cannot be."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stochflow import Forecaster
+
+from .test_cli import _run
+
+SMALL = ["--steps", "20", "--batch-size", "16", "--folds", "0"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A CSV of two series with a gap in one, and a model that was fitted on it."""
+    here = tmp_path_factory.mktemp("rows")
+    rng = np.random.default_rng(0)
+    times = pd.date_range("2024-01-01", periods=60, freq="6h")
+    rows = [
+        pd.DataFrame(
+            {"station": name, "time": times, "level": 2 + np.exp(0.1 * rng.normal(size=60).cumsum())}
+        )
+        for name in "AB"
+    ]
+    frame = pd.concat(rows)
+    frame.to_csv(here / "rows.csv", index=False)
+    frame.loc[(frame["station"] == "A") & (frame["time"] == times[30]), "level"] = np.nan
+    frame.to_csv(here / "holes.csv", index=False)
+    Forecaster(steps=20, batch_size=16, folds=0, support={"level": "positive"}, progress=False).fit(
+        pd.read_csv(here / "rows.csv", parse_dates=["time"]), id="station", time="time"
+    ).save(here / "model.stochflow")
+    return here
+
+
+def test_fit_writes_the_model_that_the_library_would(folder, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "it.stochflow"
+    columns = ["--id", "station", "--time", "time", "--values", "level", "--positive", "level"]
+    assert _run(monkeypatch, "fit", folder / "rows.csv", "--out", out, *columns, *SMALL, "--json") == 0
+    card = json.loads(capsys.readouterr().out)
+    assert (card["series"], card["rows"], card["channels"]) == (2, 120, ["level"])
+    assert list(tmp_path.iterdir()) == [out]  # no checkpoint is left behind
+    by_command, by_hand = Forecaster.load(out), Forecaster.load(folder / "model.stochflow")
+    ask = {"horizon": "1d", "every": "12h", "quantiles": [0.5]}
+    np.testing.assert_allclose(
+        by_command.predict(**ask)["level_q0.5"], by_hand.predict(**ask)["level_q0.5"], rtol=1e-6
+    )
+
+
+def test_forecast_prints_and_writes(folder, tmp_path, monkeypatch, capsys):
+    ask = ["forecast", folder / "model.stochflow", "--horizon", "1d", "--every", "12h"]
+    assert _run(monkeypatch, *ask, "--json", "--seed", "5") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["station"] for row in rows] == ["A", "A", "B", "B"]
+    assert all(0 < row["level_lo90"] < row["level"] < row["level_hi90"] for row in rows)
+    assert _run(monkeypatch, *ask, "--samples", "3", "--out", tmp_path / "draws.parquet") == 0
+    assert len(pd.read_parquet(tmp_path / "draws.parquet")) == 2 * 2 * 3
+    assert [path.name for path in tmp_path.iterdir()] == ["draws.parquet"]
+
+
+def test_impute_fills_the_hole_and_nothing_else(folder, tmp_path, monkeypatch):
+    out = tmp_path / "whole.csv"
+    ask = ["impute", folder / "model.stochflow", folder / "holes.csv", "--samples", "20"]
+    assert _run(monkeypatch, *ask, "--out", out) == 0
+    before, after = pd.read_csv(folder / "holes.csv"), pd.read_csv(out)
+    assert before["level"].isna().sum() == 1
+    assert after["level"].notna().all()
+    seen = before["level"].notna()
+    np.testing.assert_array_equal(before["level"][seen], after["level"][seen])
+
+
+def test_info_shows_the_card_of_a_model_file(folder, monkeypatch, capsys):
+    assert _run(monkeypatch, "info", folder / "model.stochflow") == 0
+    assert "Model card" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["fit", "nowhere.csv"], "there is no file nowhere.csv"),
+        (["fit", "{here}/rows.txt"], "must end in .csv, .parquet, .pq"),
+        (
+            ["fit", "{here}/rows.csv", "--time", "when"],
+            "there is no column 'when'; the columns are station, time, level",
+        ),
+        (
+            ["fit", "{here}/rows.csv", "--time", "time", "--kind", "magic"],
+            "`kind` must be one of auto, flow, latent",
+        ),
+        (["forecast", "{here}/rows.csv", "--horizon", "1d"], "it is no stochflow model"),
+        (["forecast", "{here}/model.stochflow"], "pass either `horizon` (and `every`), or `times`"),
+        (["forecast", "{here}/model.stochflow", "--horizon", "soon"], "`horizon` must be written like '6h'"),
+        (
+            ["forecast", "{here}/model.stochflow", "--horizon", "1d", "--quantiles", "a,b"],
+            "`quantiles` must be numbers",
+        ),
+        (["forecast", "{here}/model.stochflow", "--horizon", "1d", "--out", "x.doc"], "x.doc must end in"),
+        (
+            ["evaluate", "{here}/rows.csv", "--gaps", "1d", "--time", "time", "--start", "2"],
+            "`start` must lie between",
+        ),
+    ],
+)
+def test_wrong_input_is_one_sentence(args, message, folder, monkeypatch, capsys):
+    args = [arg.format(here=folder) for arg in args]
+    assert _run(monkeypatch, *args) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.startswith("error: ")
+    assert message in said
