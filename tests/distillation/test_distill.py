@@ -65,6 +65,7 @@ def test_what_it_tells_of_itself(distilled):
         distilled.flow.sample(jnp.zeros(2), 0.0, 1.5, key=jr.key(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interpretation", ["ito", "stratonovich"])
 def test_either_calculus_gives_the_exact_law_of_geometric_brownian_motion(interpretation, getkey):
     growth = 0.1 - (0.0 if interpretation == "ito" else 0.5 * 0.3**2)
@@ -76,6 +77,7 @@ def test_either_calculus_gives_the_exact_law_of_geometric_brownian_motion(interp
     assert made.flow.log_prob(jnp.array([-0.1]), jnp.array([1.0]), 0.0, 1.0) == -jnp.inf
 
 
+@pytest.mark.slow
 def test_a_law_of_starts_correlated_noise_and_a_coordinate_that_nothing_depends_on(getkey):
     matrix = jnp.array([[0.5, 0.0], [-0.4, 0.3]])
     system = SDE.autonomous(
@@ -90,6 +92,7 @@ def test_a_law_of_starts_correlated_noise_and_a_coordinate_that_nothing_depends_
     assert shortfall(made.flow, truth, jnp.tile(x_s, (2000, 1)), 1.0, getkey()) < SHORT_BY
 
 
+@pytest.mark.slow
 def test_a_drift_that_depends_on_time_gives_a_law_that_does(getkey):
     system = SDE(lambda t, x, u: 4 * t + 0 * x, lambda t, x, u: 0.2 + 0 * x, 1, additive=True)
     config = dataclasses.replace(TINY, onward=1.0, start_fraction=0.2)
@@ -105,6 +108,7 @@ def test_a_drift_that_depends_on_time_gives_a_law_that_does(getkey):
     assert np.allclose(means, [0.5, 1.5], atol=0.15)  # 2(t² − s²)
 
 
+@pytest.mark.slow
 def test_it_stops_when_the_held_out_likelihood_no_longer_improves(getkey):
     config = dataclasses.replace(TINY, learning_rate=1e-30, patience=2, steps=1000, log_every=10)
     made = distill(OU, starts=BOX, horizon=1.0, config=config, key=getkey())
