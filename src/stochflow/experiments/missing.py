@@ -194,7 +194,8 @@ def train_missing(
 def _fit_one_way(flow, data, starts, configs, folder, progress, key) -> FitResult:
     """The short gaps first, until they are at rest; then the long ones learn from them."""
     first_key, second_key = jr.fold_in(key, 2), jr.fold_in(key, 3)
-    first_folder, second_folder = (None, None) if folder is None else (Path(folder) / "data", Path(folder))
+    parts = ("data", "loss")
+    first_folder, second_folder = (None if folder is None else Path(folder) / part for part in parts)
     first = fit(flow, data, config=configs[0], folder=first_folder, progress=progress, key=first_key)
     second = fit(
         first.flow,
