@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
-from stochflow.experiments.mocap import CHANNELS, FRAME, STATE, MocapSetting
+from stochflow.experiments.mocap import CHANNELS, FRAME, STATE, paper_model
 from stochflow.inference import forecast
 from stochflow.metrics import interleave
 
@@ -79,7 +79,7 @@ def whole_forecasts(effort: Effort) -> Section:
     """Means of 297 frames and 100 samples, by the paper-sized latent flow and latent SDE."""
     small = effort.repeats < 10
     frames, samples = (20, 10) if small else (FRAMES, SAMPLES)
-    model, rival = MocapSetting(setup=1).model(key=jr.key(0)), MocapLatentSDE(key=jr.key(1))
+    model, rival = paper_model(1, key=jr.key(0)), MocapLatentSDE(key=jr.key(1))
     x0, key = jr.normal(jr.key(2), (samples, STATE)), jr.key(3)
     one_step = jax.jit(lambda x0, key: leap(model, x0, frames, key))
     solver = jax.jit(lambda x0, key: walk(rival, x0, frames, key))

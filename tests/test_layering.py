@@ -22,7 +22,7 @@ ROOMS = (
     "distillation",
     "io",
     "plots",
-    "forecast",
+    "forecasting",
     "experiments",
     "cli",
 )

@@ -20,7 +20,7 @@ from . import (
 from .data import Trajectories as Trajectories
 from .distillation import DistillConfig as DistillConfig, Distilled as Distilled, distill as distill
 from .flows import BridgeFlow as BridgeFlow, StochasticFlow as StochasticFlow
-from .forecast.forecaster import Forecaster as Forecaster
+from .forecasting import Forecaster as Forecaster
 from .inference import forecast as forecast, interpolate as interpolate, rollout as rollout
 from .io import load as load_model, save as save_model
 from .latent import LatentFlow as LatentFlow, latent_flow as latent_flow

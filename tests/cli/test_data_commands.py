@@ -85,10 +85,6 @@ def test_info_shows_the_card_of_a_model_file(folder, monkeypatch, capsys):
             ["fit", "{here}/rows.csv", "--time", "when"],
             "there is no column 'when'; the columns are station, time, level",
         ),
-        (
-            ["fit", "{here}/rows.csv", "--time", "time", "--kind", "magic"],
-            "`kind` must be one of auto, flow, latent",
-        ),
         (["forecast", "{here}/rows.csv", "--horizon", "1d"], "it is no stochflow model"),
         (["forecast", "{here}/model.stochflow"], "pass either `horizon` (and `every`), or `times`"),
         (["forecast", "{here}/model.stochflow", "--horizon", "soon"], "`horizon` must be written like '6h'"),
@@ -109,3 +105,18 @@ def test_wrong_input_is_one_sentence(args, message, folder, monkeypatch, capsys)
     said = " ".join(capsys.readouterr().err.split())
     assert said.startswith("error: ")
     assert message in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--kind", "magic"], "`kind` must be one of auto, flow, latent"),
+        (["--folds", "1"], "`folds` must be 0, or an integer of at least 2"),
+        (["--learning-rate", "-1"], "`learning_rate` must be positive"),
+    ],
+)
+def test_a_setting_that_the_config_refuses_ends_with_its_sentence(
+    flags, message, folder, monkeypatch, capsys
+):
+    assert _run(monkeypatch, "fit", str(folder / "rows.csv"), "--time", "time", *flags) == 2
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())

@@ -1,7 +1,6 @@
 """From a file of rows to forecasts: `fit`, `forecast`, `impute` and `evaluate`."""
 
 import dataclasses
-import inspect
 import json
 import shutil
 from pathlib import Path
@@ -12,19 +11,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ..forecast import Forecaster
+from ..forecasting import Forecaster, ForecasterConfig
 from .flags import flags_from
 
 console = Console()
 READERS = {".csv": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
-# Parameters of the forecaster that have flags of their own, or none.
-APART = ("self", "support", "random_state", "progress", "horizon")
-PARAMETERS = [
-    (name, parameter.annotation, dataclasses.field(default=parameter.default))
-    for name, parameter in inspect.signature(Forecaster.__init__).parameters.items()
-    if name not in APART
-]
-ForecasterFlags: Any = dataclasses.make_dataclass("ForecasterFlags", PARAMETERS, frozen=True)
 
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of rows.")]
 Model = Annotated[Path, typer.Argument(help="A model file that `stochflow fit` wrote.")]
@@ -43,9 +34,9 @@ def add_data_commands(app: typer.Typer) -> None:
     app.command("evaluate")(evaluate)
 
 
-@flags_from(ForecasterFlags)
+@flags_from(ForecasterConfig)
 def fit(
-    flags: ForecasterFlags,  # type: ignore[valid-type]
+    config: ForecasterConfig,
     data: Data,
     out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("model.stochflow"),
     id: Annotated[
@@ -75,7 +66,7 @@ def fit(
         name: _listed(given) or () for name, given in (("static", static), ("past", past), ("future", future))
     }
     forecaster = Forecaster(
-        **dataclasses.asdict(flags),
+        **dataclasses.asdict(config),
         horizon=_length(horizon),
         support=dict.fromkeys(_listed(positive) or [], "positive") or None,
         random_state=seed,
@@ -144,9 +135,9 @@ def impute(
     write_rows(forecaster.impute(frame, samples=samples, random_state=seed), out, as_json)
 
 
-@flags_from(ForecasterFlags)
+@flags_from(ForecasterConfig)
 def evaluate(
-    flags: ForecasterFlags,  # type: ignore[valid-type]
+    config: ForecasterConfig,
     data: Data,
     gaps: Annotated[str, typer.Option(help="How far ahead, separated by commas: '1d,7d,28d'.")],
     id: Annotated[str | None, typer.Option("--id", help="Column of ids.")] = None,
@@ -165,7 +156,7 @@ def evaluate(
     """A rolling-origin back-test beside persistence and an exact Ornstein–Uhlenbeck fit."""
     frame = read_rows(data, time, time_format)
     forecaster = Forecaster(
-        **dataclasses.asdict(flags),
+        **dataclasses.asdict(config),
         horizon=_length(horizon),
         support=dict.fromkeys(_listed(positive) or [], "positive") or None,
         random_state=seed,
@@ -188,8 +179,11 @@ def print_card(card: dict[str, Any]) -> None:
     """A model card as tables."""
     table = Table("", "", title="Model card", show_header=False)
     for name, value in card.items():
-        if name != "held_out":
+        if name not in ("held_out", "two_steps_for_one"):
             table.add_row(name.replace("_", " "), ", ".join(value) if isinstance(value, list) else str(value))
+    for channel, found in card.get("two_steps_for_one", {}).items():
+        said = f"median moved by {found['moved']:.2f} std, intervals {found['width']:.2f} times as wide"
+        table.add_row(f"two steps for one: {channel}", said)
     console.print(table)
     if not card.get("held_out"):
         return

@@ -23,6 +23,13 @@ from .consistency import (
 )
 from .estimates import Estimate as Estimate, mean_and_se as mean_and_se
 from .flops import SampleFlops as SampleFlops, flops as flops, flops_per_sample as flops_per_sample
+from .forecasts import (
+    FORECAST_SCORES as FORECAST_SCORES,
+    crps_of_draws as crps_of_draws,
+    crps_of_normal as crps_of_normal,
+    inside_central as inside_central,
+    variogram_score as variogram_score,
+)
 from .kde import (
     KLEstimate as KLEstimate,
     cv_bandwidth as cv_bandwidth,

@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from stochflow.forecast.times import TimeAxis, read_times
+from stochflow.forecasting.times import TimeAxis, read_times
 
 NAIVE = pd.Series(pd.to_datetime(["2024-03-30 23:30", "2024-03-31 03:30", "2024-07-01 00:00"]))
 BERLIN = NAIVE.dt.tz_localize("Europe/Berlin")

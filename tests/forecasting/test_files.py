@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from stochflow import Forecaster
-from stochflow.forecast import NotFittedError
+from stochflow.forecasting import NotFittedError
 from stochflow.io import ModelFileError, load, peek, read_archive, save, write_archive
 
 from ..io import models

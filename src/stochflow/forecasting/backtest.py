@@ -5,17 +5,16 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from ..baselines import SeasonalNaive, fit_ornstein_uhlenbeck, fit_persistence
 from ..laws import BrownianMotion, OrnsteinUhlenbeck
+from ..metrics import crps_of_draws, crps_of_normal, inside_central
 from .frames import Panel
 
 # A row stands for a gap if it comes no later after its start than this many times the gap, and the usual gap.
 LATEST = 1.1
-SQRT_PI, SQRT_2 = np.sqrt(np.pi), np.sqrt(2.0)
 
 
 class Origins(NamedTuple):
@@ -69,36 +68,8 @@ def find_origins(
 
 def truncated(panel: Panel, origins: Origins) -> Panel:
     """A series for each origin: what was known of it then. Their ids say which."""
-    cut = lambda arrays: [arrays[i][: row + 1] for i, row in zip(origins.series, origins.start, strict=True)]
-    return Panel(
-        ids=[f"{panel.ids[i]}@{row}" for i, row in zip(origins.series, origins.start, strict=True)],
-        times=cut(panel.times),
-        values=cut(panel.values),
-        past=cut(panel.past),
-        future=cut(panel.future),
-        static=panel.static[origins.series],
-        rows=cut(panel.rows),
-    )
-
-
-def crps_of_samples(
-    draws: Float[np.ndarray, "n draws"], truth: Float[np.ndarray, " n"]
-) -> Float[np.ndarray, " n"]:
-    """The fair CRPS of each row of draws."""
-    number = draws.shape[1]
-    ordered = np.sort(draws.astype(np.float64), axis=1)
-    half = (ordered - ordered.mean(axis=1, keepdims=True)) @ (2 * np.arange(1, number + 1) - number - 1)
-    return np.abs(ordered - truth[:, None]).mean(axis=1) - half / (number * (number - 1))
-
-
-def crps_of_normal(mean: np.ndarray, std: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """The CRPS of a normal law (Gneiting and Raftery, 2007)."""
-    from jax.scipy.special import erf
-
-    z = (truth - mean) / std
-    below = np.asarray(erf(jnp.asarray(z / SQRT_2)), np.float64)
-    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-    return std * (z * below + 2 * density - 1 / SQRT_PI)
+    names = [f"{panel.ids[i]}@{row}" for i, row in zip(origins.series, origins.start, strict=True)]
+    return dataclasses.replace(panel.heads(origins.series, origins.start + 1), ids=names)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +130,6 @@ def backtest(
     start: float,
     most: int,
     period: float | None,
-    level: float = 0.9,
 ) -> list[GapScore]:
     """Fit on what lies before, forecast what comes after, `folds` times further on each time.
 
@@ -181,12 +151,8 @@ def backtest(
                 continue
             draws = draw(model, truncated(panel, origins), panel, origins)
             truth = np.array([panel.values[i][e] for i, e in zip(origins.series, origins.end, strict=True)])
-            lows, highs = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=1)
-            ours = np.stack(
-                [crps_of_samples(draws[..., c], truth[:, c]) for c in range(truth.shape[1])], axis=1
-            )
-            inside = ((truth >= lows) & (truth <= highs)).astype(float)
-            found[gap].append({"crps": ours, "coverage": inside, **references.crps(panel, origins)})
+            ours = {"crps": crps_of_draws(draws, truth), "coverage": inside_central(draws, truth)}
+            found[gap].append(ours | references.crps(panel, origins))
     return [
         _score(name, c, show(gap), parts)
         for gap, parts in found.items()
@@ -199,16 +165,7 @@ def _head(panel: Panel, rows: Sequence[int]) -> Panel:
     kept = [i for i, n in enumerate(rows) if n > 1]
     if not kept:
         raise ValueError("no series has two rows before the first origin: start later, or pass more rows.")
-    cut = lambda arrays: [arrays[i][: rows[i]] for i in kept]
-    return Panel(
-        ids=[panel.ids[i] for i in kept],
-        times=cut(panel.times),
-        values=cut(panel.values),
-        past=cut(panel.past),
-        future=cut(panel.future),
-        static=panel.static[kept],
-        rows=cut(panel.rows),
-    )
+    return panel.heads(kept, [rows[i] for i in kept])
 
 
 def _score(name, channel, gap, parts) -> GapScore:

@@ -1,13 +1,17 @@
 """What is learnt: without folds as with them, covariates at the end of the gap, and channels that are missing."""
 
+import jax.random as jr
 import numpy as np
 import pandas as pd
 import pytest
 
 from stochflow import Forecaster
-from stochflow.forecast.learn import Piece, _blocks, _held_pairs
+from stochflow.forecasting.correction import held_pairs
+from stochflow.forecasting.learn import _blocks
+from stochflow.forecasting.pieces import Piece
+from stochflow.inference import forecast_latent
 
-from .worlds import ou_frame
+from .worlds import ou_frame, quick_fit
 
 
 def pieces(number, rows):
@@ -26,7 +30,7 @@ def test_folds_are_stretches_of_few_series_and_whole_ones_of_many():
 def test_held_out_pairs_have_the_gap_and_the_covariates_of_their_end():
     times = np.array([0.0, 1, 2, 4, 7])
     u = np.stack([10 + times, times], axis=1)
-    found = _held_pairs([Piece(times, times[:, None], u)], 2.0, ahead=1)
+    found = held_pairs([Piece(times, times[:, None], u)], 2.0, ahead=1)
     assert found.gaps.tolist() == [2, 2]
     assert (found.x_t - found.x_s)[:, 0].tolist() == [2, 2]
     assert found.u.tolist() == [[10, 2], [12, 4]]
@@ -99,10 +103,41 @@ def test_a_latent_flow_forecasts_and_fills_in(latent, partly_seen, tmp_path):
     latent.save(tmp_path / "it")
     again = Forecaster.load(tmp_path / "it")
     assert again.predict(partly_seen, **ask).equals(said)
-    with pytest.raises(ValueError, match="does not hold its data: pass `df`"):
-        again.predict(**ask)
+    assert again.predict(**ask).equals(said)
     with pytest.raises(ValueError, match="log-density of a latent model is not known"):
         latent.score(partly_seen, metric="log")
+
+
+def test_draws_of_a_series_do_not_depend_on_how_long_the_others_are(latent, partly_seen):
+    ask = {"horizon": 4.0, "every": 2.0, "samples": 5}
+    short = partly_seen[
+        ~((partly_seen["unique_id"] == "s1") & (partly_seen.groupby("unique_id").cumcount() > 9))
+    ]
+    alone = short[short["unique_id"] == "s1"]
+    together = latent.predict(short, **ask).query("unique_id == 's1'").reset_index(drop=True)
+    # Padded to other lengths, sums are in another order: equal up to rounding.
+    assert np.allclose(together[["y", "z"]], latent.predict(alone, **ask)[["y", "z"]], atol=1e-4)
+
+
+def test_a_latent_forecast_is_that_of_the_latent_flow_itself(latent, partly_seen):
+    """One time, many draws: mean and spread of either within standard errors."""
+    last = partly_seen.query("unique_id == 's0'")
+    at, number = float(last["ds"].iloc[-1]) + 1.0, 2000
+    said = latent.predict(last, times=[at], samples=number)[["y", "z"]].to_numpy()
+    drawn = forecast_latent(
+        latent.model_.flow, last["ds"].to_numpy(), last[["y", "z"]].to_numpy(), np.array([at]),
+        samples=number, key=jr.key(1),
+    )  # fmt: skip
+    values = np.asarray(drawn.values)[:, 0]
+    error = values.std(axis=0) * np.sqrt(2 / number)
+    assert (np.abs(said.mean(axis=0) - values.mean(axis=0)) < 4.5 * error).all()
+    assert np.allclose(said.std(axis=0), values.std(axis=0), rtol=4.5 / np.sqrt(number))
+
+
+def test_a_kind_that_was_chosen_by_hand_is_said_to_be(partly_seen):
+    model = quick_fit(partly_seen, Forecaster(kind="flow", progress=False), values=["y", "z"])
+    assert model.kind_ == "flow"
+    assert model.card_["why"].startswith("chosen by hand; ")
 
 
 def test_a_latent_flow_has_no_covariates(partly_seen):

@@ -96,13 +96,12 @@ class History(eqx.Module):
 
     def along(self, times: np.ndarray, values: np.ndarray) -> Float[np.ndarray, "rows size"]:
         """What is read at each complete row of a series."""
-        gaps = np.diff(times, prepend=times[:1]).astype(np.float32)
-        rows = len(times)
-        padded = 1 << max(4, (rows - 1).bit_length())  # a program for each power of two serves all lengths
-        pad = lambda array: np.concatenate([array, np.repeat(array[-1:], padded - rows, axis=0)])
-        keep = np.arange(padded) < rows
-        _, seen = _scan(self, pad(np.asarray(values, np.float32)), pad(gaps), keep)
-        return np.asarray(seen)[:rows]
+        return np.asarray(_scan(self, *padded(times, values))[2])[: len(times)]
+
+    def memories(self, times: np.ndarray, values: np.ndarray) -> Memory:
+        """The memory at each complete row of a series."""
+        found = _scan(self, *padded(times, values))[1]
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[: len(times)], found)
 
     def last(
         self,
@@ -114,9 +113,25 @@ class History(eqx.Module):
         return _scan(self, values, gaps, keep)[0]
 
 
+def padded(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values, gaps and which rows are there, up to a power of two: one program for each serves all lengths."""
+    spare = padded_length(len(times)) - len(times)
+    gaps = np.diff(times, prepend=times[:1]).astype(np.float32)
+    repeat = lambda array: np.concatenate([array, np.repeat(array[-1:], spare, axis=0)])
+    return (
+        repeat(np.asarray(values, np.float32)),
+        repeat(gaps),
+        np.arange(len(times) + spare) < len(times),
+    )
+
+
+def padded_length(rows: int) -> int:
+    return 1 << max(4, (rows - 1).bit_length())
+
+
 @eqx.filter_jit
 def _scan(history: History, values, gaps, keep):
-    """The memory after all rows, and what is read at each. The first row must be kept."""
+    """The memory after all rows, that at each, and what is read at each. The first row must be kept."""
 
     def step(carry, row):
         memory, since = carry
@@ -124,8 +139,8 @@ def _scan(history: History, values, gaps, keep):
         since = since + gap
         moved = history.update(memory, x, since)
         memory = jax.tree.map(lambda new, old: jnp.where(kept, new, old), moved, memory)
-        return (memory, jnp.where(kept, 0.0, since)), history.read(memory)
+        return (memory, jnp.where(kept, 0.0, since)), (memory, history.read(memory))
 
     start = history.start(values[0]), jnp.zeros((), gaps.dtype)
-    (memory, _), seen = jax.lax.scan(step, start, (values, gaps, keep))
-    return memory, seen
+    (memory, _), (memories, seen) = jax.lax.scan(step, start, (values, gaps, keep))
+    return memory, memories, seen

@@ -10,13 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..io import ModelFileError, pack, read_archive, unpack, write_archive
-from .direct import DirectModel, Past, Units
-from .evaluate import Fitted
+from .direct import DirectModel, DirectPast
 from .forecaster import Forecaster, NotFittedError
 from .frames import Columns
 from .history import HALF_LIVES, History, Memory
-from .latent import LatentModel
+from .latent import LatentModel, LatentPast
+from .model import AbstractModel, Fitted
 from .times import TimeAxis
+from .units import Units
 
 KIND = "forecaster"
 FRAMES = ("pandas", "polars", "pyarrow", "modin", "cudf")
@@ -37,24 +38,25 @@ def save_forecaster(forecaster: Forecaster, path: str | os.PathLike) -> None:
         "card": fitted.card,
         "frame": fitted.frame,
     }
-    model = fitted.model
-    if isinstance(model, LatentModel):
-        spec, arrays = pack({"flow": model.flow, "support": model.support}, prefix="model.")
-        write_archive(path, manifest | {"model": spec, "horizon": model.horizon}, arrays)
-        return
-    spec, arrays = pack({"law": model.law, "support": model.units.support}, prefix="model.")
-    manifest |= {
-        "model": spec,
-        "ahead": model.ahead,
-        "own_scale": model.own_scale,
-        "horizon": model.units.horizon,
-        "usual_gap": model.history.gap,
-    }
-    past = forecaster.past_
-    assert past is not None
+    past: Any = forecaster.past_
     ids = np.frombuffer(json.dumps([_named_id(name) for name in past.ids]).encode(), np.uint8)
-    arrays |= {name: np.asarray(value) for name, value in _direct_arrays(model, past).items()}
-    write_archive(path, manifest, arrays | {"past.ids": ids.astype(np.int32)})
+    more, parts, arrays = _write(fitted.model, past)
+    spec, weights = pack(parts, prefix="model.")
+    arrays = {name: np.asarray(value) for name, value in arrays.items()} | {"past.ids": ids.astype(np.int32)}
+    write_archive(path, manifest | more | {"model": spec}, weights | arrays)
+
+
+def _write(model: AbstractModel, past: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Of a model: what goes into the manifest, what is packed, and arrays beside."""
+    if isinstance(model, DirectModel):
+        more = {"ahead": model.ahead, "own_scale": model.own_scale, "usual_gap": model.history.gap}
+        parts = {"law": model.law, "support": model.support}
+        return more | {"horizon": model.horizon}, parts, _direct_arrays(model, past)
+    assert isinstance(model, LatentModel)
+    whole = {name: getattr(past, name).astype(np.int32) for name in ("mask", "present")}
+    wide = {name: getattr(past, name) for name in ("times", "values", "last")}
+    arrays = {f"past.{name}": array for name, array in (whole | wide).items()}
+    return {"horizon": model.horizon}, {"flow": model.flow, "support": model.support}, arrays
 
 
 def load_forecaster(cls: type[Forecaster], path: str | os.PathLike) -> Forecaster:
@@ -79,7 +81,7 @@ def load_forecaster(cls: type[Forecaster], path: str | os.PathLike) -> Forecaste
 
 def _build(cls, manifest, tensors) -> Forecaster:
     forecaster = cls(**{name: _named(name, value) for name, value in manifest["params"].items()})
-    forecaster._check_params()
+    forecaster._config()
     given: dict[str, Any] = manifest["columns"]
     columns = Columns(**{n: tuple(v) if isinstance(v, list) else v for n, v in given.items()})  # type: ignore[arg-type]
     axis = TimeAxis(**manifest["axis"])
@@ -87,13 +89,9 @@ def _build(cls, manifest, tensors) -> Forecaster:
     if manifest["frame"] not in FRAMES:
         raise ValueError(f"frames of {manifest['frame']!r} are not known")
     parts = unpack(manifest["model"], tensors, prefix="model.")
-    past = None
-    if "flow" in parts:
-        model: DirectModel | LatentModel = LatentModel(
-            parts["flow"], parts["support"], names, _positive("horizon", manifest["horizon"])
-        )
-    else:
-        model, past = _direct(manifest, tensors, parts)
+    ids = np.asarray(tensors["past.ids"]).astype(np.uint8).tobytes().decode()
+    ids = [_read_id(name) for name in json.loads(ids)]
+    model, past = (_latent if "flow" in parts else _direct)(manifest, tensors, parts, ids)
     if model.dim != len(names) or parts["support"].dim != len(names):
         raise ValueError(f"{len(names)} columns of values for a model of {model.dim}")
     card = dict(manifest["card"])
@@ -103,7 +101,7 @@ def _build(cls, manifest, tensors) -> Forecaster:
     return forecaster
 
 
-def _direct_arrays(model: DirectModel, past: Past) -> dict[str, Any]:
+def _direct_arrays(model: DirectModel, past: DirectPast) -> dict[str, Any]:
     units, history = model.units, model.history
     return {
         "units.loc": units.loc,
@@ -118,7 +116,27 @@ def _direct_arrays(model: DirectModel, past: Past) -> dict[str, Any]:
     }
 
 
-def _direct(manifest, tensors, parts) -> tuple[DirectModel, Past]:
+def _latent(manifest, tensors, parts, ids) -> tuple[LatentModel, LatentPast]:
+    model = LatentModel(parts["flow"], parts["support"], _positive("horizon", manifest["horizon"]))
+    of = lambda name: np.asarray(tensors[f"past.{name}"])
+    past = LatentPast(of("times"), of("values"), of("mask") != 0, of("present") != 0, of("last"), ids)
+    series, rows = past.times.shape
+    shapes = {
+        "values": (series, rows, model.dim),
+        "mask": (series, rows, model.dim),
+        "present": (series, rows),
+        "last": (len(ids),),
+    }
+    for name, shape in shapes.items():
+        if getattr(past, name).shape != shape:
+            raise ValueError(f"{name!r} has shape {getattr(past, name).shape} where {shape} is needed")
+    _require_finite(times=past.times, values=past.values, last=past.last)
+    if series != len(ids) or not past.present[:, 0].all() or (np.diff(past.times, axis=1) < 0).any():
+        raise ValueError("the past is not that of as many series as there are ids")
+    return model, past
+
+
+def _direct(manifest, tensors, parts, ids) -> tuple[DirectModel, DirectPast]:
     wide = lambda name: np.asarray(tensors[name])
     single = lambda name: jnp.asarray(tensors[name], jnp.float32)
     law, support = parts["law"], parts["support"]
@@ -135,15 +153,16 @@ def _direct(manifest, tensors, parts) -> tuple[DirectModel, Past]:
         horizon,
     )
     history = History(single("history.usual"), single("history.centre"), single("history.width"), gap)
-    ids = [_read_id(name) for name in json.loads(wide("past.ids").astype(np.uint8).tobytes().decode())]
     memory: Any = Memory(**{name: wide(f"past.memory.{name}") for name in Memory._fields})  # type: ignore[arg-type]
-    past = Past(memory, wide("past.last"), wide("past.known"), ids, wide("past.centre"), wide("past.spread"))
-    model = DirectModel(law, history, units, ahead, bool(manifest["own_scale"]))
+    past = DirectPast(
+        memory, wide("past.last"), wide("past.known"), ids, wide("past.centre"), wide("past.spread")
+    )
+    model = DirectModel(law, history, units, ahead=ahead, own_scale=bool(manifest["own_scale"]))
     _check_shapes(model, past)
     return model, past
 
 
-def _check_shapes(model: DirectModel, past: Past) -> None:
+def _check_shapes(model: DirectModel, past: DirectPast) -> None:
     dim, series = model.law.dim, len(past.ids)
     covariates = model.units.covariate_loc.shape[0]
     if model.history.size + covariates != model.law.cond_dim or model.history.dim != dim:
@@ -165,8 +184,7 @@ def _check_shapes(model: DirectModel, past: Past) -> None:
     for name, (array, shape) in wanted.items():
         if array.shape != shape:
             raise ValueError(f"{name!r} has shape {array.shape} where {shape} is needed")
-        if not np.isfinite(np.asarray(array)).all():
-            raise ValueError(f"{name!r} holds NaN or infinity")
+        _require_finite(**{name: array})
     for name, array in {
         "scale": model.units.scale,
         "spread": past.spread,
@@ -174,6 +192,12 @@ def _check_shapes(model: DirectModel, past: Past) -> None:
     }.items():
         if not (np.asarray(array) > 0).all():
             raise ValueError(f"{name!r} must be positive")
+
+
+def _require_finite(**arrays: Any) -> None:
+    for name, array in arrays.items():
+        if not np.isfinite(np.asarray(array)).all():
+            raise ValueError(f"{name!r} holds NaN or infinity")
 
 
 def _params(forecaster: Forecaster) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Draws as data frames: a row a draw, or columns of quantiles; and what a fitted model says of itself."""
+"""Draws as data frames: a row a draw, or columns of quantiles."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,34 +13,6 @@ from .frames import Panel, write_frame
 DEFAULT_INTERVAL = 0.9
 CENTRAL = (0.05, 0.95)
 Draw = Callable[[int, np.ndarray], np.ndarray]
-
-
-def model_card(panel, axis, names, kind, model, checks, seconds) -> dict[str, Any]:
-    """What the model was made from and how it did, as plain numbers and words."""
-    spans = [t[-1] - t[0] for t in panel.times]
-    whole = np.concatenate([~np.isnan(x).any(1) for x in panel.values])
-    return {
-        "kind": kind,
-        "why": f"{1 - whole.mean():.0%} of the rows lack a channel",
-        "series": len(panel),
-        "rows": len(whole),
-        "channels": list(names),
-        "from": axis.show(min(t[0] for t in panel.times)),
-        "to": axis.show(max(t[-1] for t in panel.times)),
-        "longest_series": axis.show_length(max(spans)),
-        "horizon": axis.show_length(model.horizon),
-        "scaling": "series" if getattr(model, "own_scale", False) else "global",
-        "training_seconds": round(seconds, 1),
-        "held_out": [
-            {
-                "gap": axis.show_length(check.gap),
-                "pairs": check.pairs,
-                "coverage_of_90": dict(zip(names, (round(c, 3) for c in check.coverage), strict=True)),
-                "relative_crps": dict(zip(names, (round(c, 3) for c in check.relative_crps), strict=True)),
-            }
-            for check in checks
-        ],
-    }
 
 
 def _id_and_time(ids, at, repeats, columns, axis, like) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The forecaster as a whole: what it says is right, and it says the same however it is asked."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -11,8 +12,8 @@ import scoringrules
 import sklearn.base
 
 from stochflow import Forecaster
-from stochflow.forecast import NotFittedError, direct
-from stochflow.forecast.backtest import crps_of_normal
+from stochflow.forecasting import ForecasterConfig, NotFittedError, direct, draws
+from stochflow.metrics import crps_of_normal
 
 from .worlds import COLUMNS, MEAN, RATE, STD, ou_frame, ou_moments, quick_fit, two_channels
 
@@ -37,6 +38,11 @@ def unseen():
 
 
 # --- manners ------------------------------------------------------------------------------------------------------
+
+
+def test_the_config_behind_the_commands_flags_has_the_forecasters_defaults():
+    params = Forecaster().get_params()
+    assert dataclasses.asdict(ForecasterConfig()).items() <= params.items()
 
 
 def test_parameters_are_those_of_scikit_learn():
@@ -117,7 +123,7 @@ def test_other_series_do_not_matter(quick):
 def test_chunks_do_not_matter_and_are_one_program(quick, monkeypatch):
     whole = quick.predict(**ASK)
     for at_once in (12, 24):
-        monkeypatch.setattr(direct, "AT_ONCE", at_once)
+        monkeypatch.setattr(draws, "AT_ONCE", at_once)
         pd.testing.assert_frame_equal(quick.predict(**ASK), whole, rtol=1e-5)
     before = direct._draw._cached._cache_size()
     quick.predict(**ASK, random_state=4)
@@ -248,8 +254,8 @@ def test_the_card_says_what_was_done(learnt):
 def test_scores_are_those_of_scoringrules(learnt, unseen):
     part = unseen[:12]
     panel = learnt._panel(part)
-    from stochflow.forecast.backtest import find_origins, truncated
-    from stochflow.forecast.evaluate import draw_origins
+    from stochflow.forecasting.backtest import find_origins, truncated
+    from stochflow.forecasting.evaluate import draw_origins
 
     origins = find_origins(panel, 0.0, np.inf, [0], [12], 50)
     draws = draw_origins(learnt.fitted_, truncated(panel, origins), panel, origins, samples=30, seed=0)[

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stochflow.forecast.history import HALF_LIVES, LEAST_SIZE, SIZE_HALF_LIFE, History
+from stochflow.forecasting.history import HALF_LIVES, LEAST_SIZE, SIZE_HALF_LIFE, History
 
 GAP = 0.3
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from stochflow import Forecaster
 from stochflow.flows import LocalFlow, StochasticFlow
-from stochflow.forecast import direct
+from stochflow.forecasting import direct
 
 RATE, MEAN, STD = 1.0, 0.5, 1.0
 GAP = 0.2

@@ -1,8 +1,5 @@
-"""Learning a law from few and long series, or from many: what is believed is what holds on rows that were held out."""
+"""How far a law is to be believed: its drift and its spread, set by rows that were held out."""
 
-import dataclasses
-import math
-import os
 from typing import NamedTuple
 
 import equinox as eqx
@@ -10,19 +7,14 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from ..baselines import fit_ornstein_uhlenbeck, fit_persistence, log_likelihood
-from ..data import PairSampler, Trajectories
-from ..flows import Correction, LocalFlow, StochasticFlow
+from ..flows import Correction, LocalFlow
 from ..flows.local import KNOTS
 from ..laws import OrnsteinUhlenbeck
-from ..training import Problem, RunConfig, RunFolder, train
-from ..training.checkpoint import describe
-from .history import SIZE_HALF_LIFE
+from .pieces import Piece, usual_gap
 
-# As shares of the horizon, at which the law may change its ways.
-SCALES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 # Held-out pairs and draws of each to set a correction by, at each gap.
 PAIRS, DRAWS = 768, 64
 # A pair stands for a gap if its own is within this share of it.
@@ -40,44 +32,6 @@ DOUBT = 300.0
 ENOUGH_APART = 60.0
 # Below this many pairs a gap is corrected as the next shorter one is.
 FEWEST_PAIRS = 20
-# Steps between two reports: a second or so.
-REPORT = 500
-# Series enough to hold out whole ones.
-MANY_SERIES = 12
-
-
-class Piece(NamedTuple):
-    """A stretch of one series: complete rows, in the law's units, with covariates."""
-
-    times: Float[np.ndarray, " rows"]
-    values: Float[np.ndarray, "rows dim"]
-    u: Float[np.ndarray, "rows cond"]
-
-
-@dataclasses.dataclass(frozen=True)
-class LearnConfig:
-    """How a law is learnt: the networks (`depth` 0: linear maps), the optimiser, and `folds` for the correction (0:
-    none)."""
-
-    steps: int = 3000
-    batch_size: int = 384
-    learning_rate: float = 1e-2
-    weight_decay: float = 1.0
-    width: int = 32
-    depth: int = 0
-    folds: int = 3
-
-    def run_config(self) -> RunConfig:
-        return RunConfig(
-            steps=self.steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            optimiser="adamw",
-            warmup_steps=min(200, self.steps // 4),
-            ema=0.99,
-            log_every=math.gcd(self.steps, REPORT),
-        )
 
 
 class Check(NamedTuple):
@@ -91,52 +45,34 @@ class Check(NamedTuple):
     relative_crps: list[float]
 
 
-def learn(
+def correct(
+    law: LocalFlow,
+    folds: list[LocalFlow],
     pieces: list[Piece],
-    usual: ArrayLike,
+    blocks: list[Int[np.ndarray, " rows"]],
     ahead: int,
-    config: LearnConfig,
     *,
-    folder: str | os.PathLike | None = None,
-    progress: bool | None,
     key: PRNGKeyArray,
 ) -> tuple[LocalFlow, list[Check]]:
-    """A law of displacements up to a gap of one; its drift and spread corrected by what was held out.
+    """The law with its drift and spread set by what laws that did not see a fold, one each, say of its rows.
 
-    The law of all rows and, for each fold, one that sees none of its rows are trained side by side in one program; in
-    `folder`, if there is one, so that an interrupted run goes on.
+    `blocks` is the fold of each row; `ahead` the number of covariates that are read at the end of a gap.
     """
-    fit_key, draw_key = jr.split(key)
-    pieces = [_told_apart(piece) for piece in pieces]
-    blocks = _blocks(pieces, config.folds)
-    *folds, law = _fit_side_by_side(pieces, blocks, usual, ahead, config, folder, progress, fit_key)
-    if not folds:
-        return law, []
-    gaps = np.geomspace(_usual_gap(pieces), 1.0, KNOTS)
-    found = [[] for _ in gaps]
+    gaps = np.geomspace(usual_gap(pieces), 1.0, KNOTS)
+    found: list[list[_Forecasts]] = [[] for _ in gaps]
     for i, fold in enumerate(folds):
         chosen = [block == i for block in blocks]
-        held = [_rows(piece, rows) for piece, rows in zip(pieces, chosen, strict=True) if rows.any()]
-        rest = [_rows(piece, ~rows) for piece, rows in zip(pieces, chosen, strict=True) if (~rows).sum() > 1]
+        held = [piece.some(rows) for piece, rows in zip(pieces, chosen, strict=True) if rows.any()]
+        rest = [piece.some(~rows) for piece, rows in zip(pieces, chosen, strict=True) if (~rows).sum() > 1]
         back = _back(rest or pieces)
         for number, gap in enumerate(gaps):
-            pairs = _held_pairs(held, gap, ahead) if held else None
+            pairs = held_pairs(held, gap, ahead) if held else None
             if pairs is not None and len(pairs.gaps):
-                key = jr.fold_in(jr.fold_in(draw_key, i), number)
-                found[number].append(_forecasts(fold, back, pairs, key))
+                pair_key = jr.fold_in(jr.fold_in(key, i), number)
+                found[number].append(_forecasts(fold, back, pairs, pair_key))
     span = sum(np.ptp(piece.times) for piece in pieces)
     correction, checks = _set_correction(gaps, found, span, _back(pieces))
     return law.corrected(correction), checks
-
-
-def _rows(piece: Piece, chosen: np.ndarray) -> Piece:
-    return Piece(piece.times[chosen], piece.values[chosen], piece.u[chosen])
-
-
-def _told_apart(piece: Piece) -> Piece:
-    """Without rows that come so soon after another that single precision, far from the origin, sees no gap."""
-    short = piece.times.astype(np.float32)
-    return _rows(piece, np.concatenate([[True], np.diff(np.maximum.accumulate(short)) > 0]))
 
 
 def _back(pieces) -> OrnsteinUhlenbeck:
@@ -151,109 +87,14 @@ def _back(pieces) -> OrnsteinUhlenbeck:
     return OrnsteinUhlenbeck(rate, law.mean, law.std)
 
 
-def _blocks(pieces, number) -> list[np.ndarray]:
-    """The fold of each row: whole series if there are many, else a stretch of each; -1 if there are no folds."""
-    if not number:
-        return [np.full(len(piece.times), -1) for piece in pieces]
-    if len(pieces) >= MANY_SERIES:
-        return [np.full(len(piece.times), i % number) for i, piece in enumerate(pieces)]
-    return [np.arange(len(piece.times)) * number // len(piece.times) for piece in pieces]
-
-
-class _SideBySide(eqx.Module):
-    """Several laws of one shape. Matrices are stacked; vectors are kept apart, as weight decay is for matrices only."""
-
-    params: list[Array | tuple[Array, ...]]
-
-    @classmethod
-    def of(cls, laws: list[LocalFlow]) -> "_SideBySide":
-        leaves = [jax.tree.leaves(eqx.filter(law, eqx.is_inexact_array)) for law in laws]
-        return cls([jnp.stack(each) if each[0].ndim > 1 else each for each in zip(*leaves, strict=True)])
-
-    def stacked(self, like: LocalFlow) -> LocalFlow:
-        params, static = eqx.partition(like, eqx.is_inexact_array)
-        leaves = [jnp.stack(each) if isinstance(each, tuple) else each for each in self.params]
-        return eqx.combine(jax.tree.unflatten(jax.tree.structure(params), leaves), static)
-
-
-def _fit_side_by_side(pieces, blocks, usual, ahead, config, folder, progress, key) -> list[LocalFlow]:
-    """A law without each fold, and last the law of all rows."""
-    dim = pieces[0].values.shape[1]
-    flow_key, fit_key = jr.split(key)
-    make = lambda key: LocalFlow(
-        StochasticFlow(
-            dim,
-            cond_dim=pieces[0].u.shape[1] - dim,
-            width=config.width,
-            depth=config.depth,
-            layers=0,
-            clock="saturating",
-            coupling="spline",
-            correlated=dim > 1,
-            tails=True,
-            scales=SCALES,
-            key=key,
-        ),
-        usual,
-        half_life=SIZE_HALF_LIFE * _usual_gap(pieces),
-    )
-    laws = [make(flow_key) for _ in range(config.folds + 1)]
-    like = laws[0]
-    data = Trajectories.from_series(
-        [p.times for p in pieces],
-        [p.values for p in pieces],
-        u=[_with_block(p.u, block, ahead) for p, block in zip(pieces, blocks, strict=True)],
-    )
-    sampler = PairSampler(dataclasses.replace(data, ahead=ahead + 1), horizon=1.0, scheme="log")
-    run = config.run_config()
-    problem = Problem(loss=_make_loss(like, config.folds, ahead, run.batch_size), data=sampler)
-    model = _SideBySide.of(laws)
-    record = {"config": dataclasses.asdict(config), "law": describe(like)}
-    at = None if folder is None else RunFolder.create(folder, record)
-    trained = train(model, problem, run, key=fit_key, folder=at, progress=progress)
-    stacked = trained.model.stacked(like)
-    pick = lambda i: jax.tree.map(lambda leaf: leaf[i] if eqx.is_inexact_array(leaf) else leaf, stacked)
-    return [pick(i) for i in range(config.folds + 1)]
-
-
-def _with_block(u, block, ahead):
-    """The fold of a row among its covariates, twice: one is read at the start of a pair, one at its end."""
-    known, later = u[:, : u.shape[1] - ahead], u[:, u.shape[1] - ahead :]
-    return np.concatenate([known, block[:, None], later, block[:, None]], axis=1)
-
-
-def _make_loss(like, folds, ahead, batch_size):
-    def loss(model, sampler, step, key):
-        del step
-        pairs = sampler.draw(batch_size, key=key)
-        width = pairs.u.shape[1]
-        first, last = pairs.u[:, width - ahead - 2], pairs.u[:, width - 1]
-        u = jnp.concatenate(
-            [pairs.u[:, : width - ahead - 2], pairs.u[:, width - ahead - 1 : width - 1]], axis=1
-        )
-        # A pair is held out from a law if it begins in, ends in or spans the law's fold; the last law has none.
-        mine = jnp.arange(folds + 1)[:, None]
-        use = ((mine < first[None]) | (mine > last[None])).astype(u.dtype)
-        each = lambda law: jax.vmap(law.log_prob)(pairs.x_t, pairs.x_s, pairs.s, pairs.t, u)
-        log_prob = eqx.filter_vmap(each)(model.stacked(like))
-        nll = -(use * log_prob).sum(axis=1) / jnp.maximum(use.sum(axis=1), 1.0)
-        return nll.sum(), {"nll": nll[-1]}
-
-    return loss
-
-
-def _usual_gap(pieces) -> float:
-    return float(np.median(np.concatenate([np.diff(piece.times) for piece in pieces])))
-
-
-class _HeldPairs(NamedTuple):
+class HeldPairs(NamedTuple):
     x_s: np.ndarray
     x_t: np.ndarray
     gaps: np.ndarray
     u: np.ndarray
 
 
-def _held_pairs(held, gap, ahead) -> _HeldPairs:
+def held_pairs(held, gap, ahead) -> HeldPairs:
     """Pairs of held-out rows about this gap apart, evenly spread, at most `PAIRS` of them."""
     found = []
     for piece in held:
@@ -269,7 +110,7 @@ def _held_pairs(held, gap, ahead) -> _HeldPairs:
         found.append((piece.values[starts], piece.values[ends], t[ends] - t[starts], u))
     joined = [np.concatenate(parts) for parts in zip(*found, strict=True)]
     chosen = np.unique(np.linspace(0, len(joined[2]) - 1, PAIRS).astype(int)) if len(joined[2]) else []
-    return _HeldPairs(*(array[chosen] for array in joined))
+    return HeldPairs(*(array[chosen] for array in joined))
 
 
 class _Forecasts(NamedTuple):
@@ -281,7 +122,7 @@ class _Forecasts(NamedTuple):
     around: Float[np.ndarray, "pairs draws dim"]
 
 
-def _forecasts(law: LocalFlow, back: OrnsteinUhlenbeck, pairs: _HeldPairs, key) -> _Forecasts:
+def _forecasts(law: LocalFlow, back: OrnsteinUhlenbeck, pairs: HeldPairs, key) -> _Forecasts:
     number = len(pairs.gaps)
     pad = lambda a: np.concatenate([a, np.repeat(a[-1:], PAIRS - number, axis=0)]).astype(np.float32)
     drift, around, size = _drift_and_noise(law, pad(pairs.gaps), pad(pairs.u), jr.split(key, PAIRS))

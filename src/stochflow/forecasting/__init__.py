@@ -5,5 +5,7 @@ learnt, checked on held-out rows and put to use, with the manners of scikit-lear
 business of the rooms before; what is drawn and how files are checked that of `plots` and `io`.
 """
 
+from .fitting import ForecasterConfig as ForecasterConfig
 from .forecaster import Forecaster as Forecaster, NotFittedError as NotFittedError
 from .learn import LearnConfig as LearnConfig
+from .model import AbstractModel as AbstractModel

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -27,6 +27,13 @@ class Columns:
     future: tuple[str, ...] = ()
 
 
+class Partial(NamedTuple):
+    """Rows of which some values are NaN."""
+
+    times: Float[np.ndarray, " _rows"]
+    values: Float[np.ndarray, "_rows dim"]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Panel:
     """Series in the order of their ids, each with its rows in the order of time.
@@ -45,6 +52,32 @@ class Panel:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def complete(self, i: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Times, values and covariates (static, past, ahead) of the complete rows of series number `i`."""
+        whole = ~np.isnan(self.values[i]).any(axis=1)
+        static = np.broadcast_to(self.static[i], (int(whole.sum()), self.static.shape[1]))
+        u = np.concatenate([static, self.past[i][whole], self.future[i][whole]], axis=1)
+        return self.times[i][whole], self.values[i][whole], u
+
+    def partial(self, i: int) -> "Partial":
+        """The rows of series number `i` of which some channels were seen and others not."""
+        x = self.values[i]
+        some = np.isnan(x).any(axis=1) & ~np.isnan(x).all(axis=1)
+        return Partial(self.times[i][some], x[some])
+
+    def heads(self, series: Sequence[int] | np.ndarray, rows: Sequence[int] | np.ndarray) -> "Panel":
+        """So many first rows of each of these series, which may be named more than once."""
+        cut = lambda arrays: [arrays[i][:n] for i, n in zip(series, rows, strict=True)]
+        return Panel(
+            ids=[self.ids[i] for i in series],
+            times=cut(self.times),
+            values=cut(self.values),
+            past=cut(self.past),
+            future=cut(self.future),
+            static=self.static[np.asarray(series, int)],
+            rows=cut(self.rows),
+        )
 
 
 def as_frame(data: Any) -> nw.DataFrame:

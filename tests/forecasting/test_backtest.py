@@ -7,9 +7,9 @@ import pytest
 import scoringrules
 
 from stochflow import Forecaster
-from stochflow.forecast import scores
-from stochflow.forecast.backtest import crps_of_normal, crps_of_samples, find_origins, truncated
-from stochflow.forecast.frames import as_frame, find_columns, read_panel
+from stochflow.forecasting.backtest import find_origins, truncated
+from stochflow.forecasting.frames import as_frame, find_columns, read_panel
+from stochflow.metrics import FORECAST_SCORES, crps_of_draws, crps_of_normal, variogram_score
 
 from .worlds import ou_frame
 
@@ -27,7 +27,7 @@ def test_the_crps_of_a_normal_law():
 def test_the_crps_of_many_draws_is_that_of_their_law():
     number = 20_000
     draws = MEAN[:, None] + SCALE[:, None] * RNG.normal(size=(7, number))
-    off = crps_of_samples(draws, TRUTH[:, 0]) - crps_of_normal(MEAN, SCALE, TRUTH[:, 0])
+    off = crps_of_draws(draws[..., None], TRUTH[:, :1])[:, 0] - crps_of_normal(MEAN, SCALE, TRUTH[:, 0])
     # |X - y| and |X - X'| have standard deviations below that of X.
     assert np.abs(off).max() < 4.5 * SCALE.max() * 1.5 / np.sqrt(number)
 
@@ -38,10 +38,10 @@ def _mean(found: Any) -> float:
 
 def test_scores_are_those_of_scoringrules():
     each: Any = scoringrules.crps_ensemble(TRUTH, DRAWS, m_axis=1, estimator="fair")
-    assert scores.crps_score(DRAWS, TRUTH) == pytest.approx(np.mean(each))
+    assert FORECAST_SCORES["crps"](DRAWS, TRUTH) == pytest.approx(np.mean(each))
     fair = _mean(scoringrules.es_ensemble(TRUTH, DRAWS, estimator="fair"))
-    assert scores.energy(DRAWS, TRUTH) == pytest.approx(fair, rel=1e-5)
-    assert scores.variogram(DRAWS, TRUTH) == pytest.approx(
+    assert FORECAST_SCORES["energy"](DRAWS, TRUTH) == pytest.approx(fair, rel=1e-5)
+    assert variogram_score(DRAWS, TRUTH) == pytest.approx(
         _mean(scoringrules.vs_ensemble(TRUTH, DRAWS, p=0.5))
     )
 
@@ -49,9 +49,9 @@ def test_scores_are_those_of_scoringrules():
 def test_simple_scores():
     truth = np.zeros((2, 1))
     draws = np.array([[-1.0, 0, 3], [1, 2, 3]])[..., None]
-    assert scores.absolute_error(draws, truth) == pytest.approx(1)
-    assert scores.squared_error(draws, truth) == pytest.approx(np.sqrt((4 / 9 + 4) / 2))
-    assert scores.coverage(draws, truth) == 0.5
+    assert FORECAST_SCORES["mae"](draws, truth) == pytest.approx(1)
+    assert FORECAST_SCORES["rmse"](draws, truth) == pytest.approx(np.sqrt((4 / 9 + 4) / 2))
+    assert FORECAST_SCORES["coverage"](draws, truth) == 0.5
 
 
 @pytest.fixture

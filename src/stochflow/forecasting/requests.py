@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from .evaluate import Fitted
 from .frames import as_frame, find_columns, read_panel
+from .model import Fitted
 from .times import read_times
 
 # Times must not be so many that a slip of the pen fills the memory.

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from stochflow import Forecaster
-from stochflow.forecast.frames import as_frame, find_columns, read_panel
+from stochflow.forecasting.frames import as_frame, find_columns, read_panel
 
 FRAME = pd.DataFrame({"unique_id": ["b", "a", "a"], "ds": [1, 2, 1], "y": [3.0, np.nan, 5.0]})
 

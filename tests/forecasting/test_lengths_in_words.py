@@ -2,7 +2,7 @@
 
 import pytest
 
-from stochflow.forecast.times import TimeAxis
+from stochflow.forecasting.times import TimeAxis
 
 AXIS = TimeAxis("datetime")
 

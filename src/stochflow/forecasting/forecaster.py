@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import os
-import time as clock
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -12,27 +11,15 @@ import narwhals as nw
 import numpy as np
 
 from .backtest import backtest
-from .direct import DirectModel, DirectPlan, Past, check_support, fit_direct, make_support
-from .evaluate import Fitted, draw_origins, impute_series, score_rows
-from .frames import Columns, Panel, as_frame, find_columns, read_panel
-from .latent import LatentModel, fit_latent_model
-from .learn import Check, LearnConfig
-from .outputs import (
-    between_frame,
-    check_levels,
-    filled_frame,
-    model_card,
-    sample_frame,
-    score_frame,
-    summary_frame,
-)
+from .evaluate import draw_origins, score_rows
+from .fitting import ForecasterConfig, Table, fit_table
+from .frames import Panel, as_frame, find_columns, read_panel
+from .model import Fitted, Past
+from .outputs import between_frame, check_levels, filled_frame, sample_frame, score_frame, summary_frame
 from .requests import forecast_times, known_ahead
 from .times import read_times
+from .units import check_support
 
-KINDS = ("auto", "flow", "latent")
-SCALINGS = ("auto", "global", "series")
-# Above this share of rows with a channel missing, a law of complete rows would throw too much away.
-INCOMPLETE = 0.2
 # Draws behind a quantile that was asked for without a number of samples.
 DRAWS = 400
 
@@ -59,8 +46,9 @@ class Forecaster:
         default. Forecasts further ahead are chained.
     - `support`: for channels that cannot be anything: `{"price": "positive", "share": (0, 1)}`.
     - `scaling`: `"global"` measures all series alike, `"series"` each in its own mean and spread; `"auto"` decides.
-    - `steps`, `batch_size`, `learning_rate`, `weight_decay`, `width`, `depth`: of the training. `depth` 0, the
-        default, is a law whose parameters are linear in what is read of the past; more is for many series.
+    - `steps`, `batch_size`, `learning_rate`, `weight_decay`, `width`, `depth`: of the training of a flow; a latent one
+        takes `steps` alone. `depth` 0, the default, is a law whose parameters are linear in what is read of the past;
+        more is for many series.
     - `folds`: parts that are held out in turn, to see how far the law's drift and spread are to be believed; 0 for
         none.
     - `random_state`: seed of the training and, unless they are given one, of forecasts.
@@ -149,38 +137,32 @@ class Forecaster:
             series. Without values, all other columns of numbers are. A value that is missing is empty (null or NaN).
         - `channel`: for rows of one channel each, the column that says which; `values` is then one column.
         - `static`, `past`, `future`: covariates: one number a series; known when a forecast is made; known ahead.
-        - `folder`: a run folder for checkpoints (of a flow): an interrupted fit with the same arguments goes on there.
+        - `folder`: a run folder for checkpoints: an interrupted fit with the same arguments goes on there.
         """
-        self._check_params()
-        frame = as_frame(df)
-        columns = find_columns(
-            frame, id=id, time=time, values=values, channel=channel, static=static, past=past, future=future
+        config = self._config()
+        table = _read_table(
+            df, id=id, time=time, values=values, channel=channel, static=static, past=past, future=future
         )
-        panel, axis, names = read_panel(frame, columns)
-        return self._fit_panel(panel, columns, axis, names, frame, folder)
-
-    def _fit_panel(self, panel, columns, axis, names, frame, folder=None) -> "Forecaster":
-        self._check_params()
-        begin = clock.monotonic()
-        kind = self._choose(panel, columns)
-        key = jr.key(self.random_state)
-        horizon = None if self.horizon is None else axis.length(self.horizon, "horizon")
-        intervals = self._intervals(names)
-        checks: list[Check] = []
-        if kind == "flow":
-            own = {"auto": None, "global": False, "series": True}[self.scaling]
-            plan = DirectPlan(intervals, horizon, own, self._learning(), folder)
-            model, checks = fit_direct(panel, names, plan, progress=self.progress, key=key)
-        else:
-            support = make_support(np.concatenate(panel.values), names, intervals)
-            model = fit_latent_model(
-                panel, names, support, horizon=horizon, steps=int(self.steps), progress=self.progress, key=key
-            )
-        gap = float(np.median(np.concatenate([np.diff(t) for t in panel.times])))
-        card = model_card(panel, axis, names, kind, model, checks, clock.monotonic() - begin)
-        frame_kind = str(frame.implementation)
-        self._set(Fitted(columns, axis, names, model, gap, card, frame_kind), panel)
+        self._set(self._fit_table(table, config, folder), table.panel)
         return self
+
+    def _fit_table(self, table: Table, config: ForecasterConfig, folder: Any = None) -> Fitted:
+        return fit_table(
+            table,
+            config,
+            horizon=self.horizon,
+            support=self.support,
+            seed=_seed(self.random_state, self),
+            progress=self.progress,
+            folder=folder,
+        )
+
+    def _config(self) -> ForecasterConfig:
+        """The parameters that are plain numbers and words, checked."""
+        plain = lambda value: value.item() if isinstance(value, np.generic) else value
+        names = [field.name for field in dataclasses.fields(ForecasterConfig)]
+        _seed(self.random_state, self)
+        return ForecasterConfig(**{name: plain(getattr(self, name)) for name in names})
 
     def _set(self, fitted: Fitted, panel: Panel | None, past: Past | None = None) -> None:
         self.fitted_ = fitted
@@ -188,48 +170,7 @@ class Forecaster:
         self.horizon_ = fitted.axis.show_length(fitted.model.horizon)
         self.kind_ = fitted.card["kind"]
         self.panel_ = panel
-        if isinstance(fitted.model, DirectModel):
-            self.past_ = fitted.model.past(panel) if panel is not None else past
-
-    def _check_params(self) -> None:
-        for name, known in (("kind", KINDS), ("scaling", SCALINGS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"`{name}` must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
-        for name in ("steps", "batch_size", "width"):
-            value = getattr(self, name)
-            if not _is_integer(value) or value < 1:
-                raise ValueError(f"`{name}` must be a positive integer; got {value!r}.")
-        if not _is_integer(self.folds) or self.folds < 0 or self.folds == 1:
-            raise ValueError(f"`folds` must be 0, or an integer of at least 2; got {self.folds!r}.")
-        _seed(self.random_state, self)
-
-    def _learning(self) -> LearnConfig:
-        plain = lambda value: value.item() if isinstance(value, np.generic) else value
-        shared = {field.name for field in dataclasses.fields(LearnConfig)}
-        return LearnConfig(
-            **{name: plain(value) for name, value in self.get_params().items() if name in shared}
-        )
-
-    def _choose(self, panel: Panel, columns: Columns) -> str:
-        if self.kind != "auto":
-            kind = self.kind
-        else:
-            present = np.concatenate([~np.isnan(x).all(1) for x in panel.values])
-            whole = np.concatenate([~np.isnan(x).any(1) for x in panel.values])
-            kind = "latent" if whole.sum() < (1 - INCOMPLETE) * present.sum() else "flow"
-        if kind == "latent" and (columns.static or columns.past or columns.future):
-            raise ValueError(
-                "covariates are for `kind='flow'`; leave them out, or the rows with missing channels."
-            )
-        return kind
-
-    def _intervals(self, names: tuple[str, ...]) -> list[Any]:
-        support = dict(self.support or {})
-        if strangers := sorted(set(support) - set(names)):
-            raise ValueError(
-                f"`support` names {strangers[0]!r}, which is no value; they are {', '.join(names)}."
-            )
-        return [support.get(name, "real") for name in names]
+        self.past_ = fitted.model.past(panel) if panel is not None else past
 
     def _fitted(self) -> Fitted:
         if not hasattr(self, "fitted_"):
@@ -269,44 +210,25 @@ class Forecaster:
         """
         fitted = self._fitted()
         check_levels(quantiles, interval)
-        draws, ids, at, like = self._forecast(df, horizon, every, times, future, samples, paths, random_state)
-        if samples is not None and quantiles is None and interval is None:
-            return sample_frame(draws, ids, at, fitted.names, fitted.columns, fitted.axis, like)
-        return summary_frame(
-            draws, ids, at, fitted.names, fitted.columns, fitted.axis, like, quantiles, interval
-        )
-
-    def _forecast(self, df, horizon, every, times, future, samples, paths, random_state):
-        fitted = self._fitted()
-        like = self._like(df)
         panel = None if df is None else self._panel(df)
-        if panel is None and isinstance(fitted.model, LatentModel):
-            panel = self._own_panel()
-        drawn, ids, at = self._forecast_panel(
-            panel, horizon, every, times, future, samples, paths, random_state
+        draws, ids, at = self._forecast(panel, horizon, every, times, future, samples, paths, random_state)
+        frame = self._like(df)
+        if samples is not None and quantiles is None and interval is None:
+            return sample_frame(draws, ids, at, fitted.names, fitted.columns, fitted.axis, frame)
+        return summary_frame(
+            draws, ids, at, fitted.names, fitted.columns, fitted.axis, frame, quantiles, interval
         )
-        return drawn, ids, at, like
 
-    def _forecast_panel(self, panel, horizon, every, times, future, samples, paths, random_state):
+    def _forecast(self, panel, horizon, every, times, future, samples, paths, random_state):
         """Draws (series, samples, times, dim), ids and times; of the series of the fit if there is no panel."""
         fitted = self._fitted()
         number = DRAWS if samples is None else _count(samples)
         key = jr.key(_seed(random_state, self))
-        if isinstance(fitted.model, DirectModel):
-            past = self.past_ if panel is None else fitted.model.past(panel)
-            assert past is not None
-            at = forecast_times(fitted, past.last, past.ids, horizon, every, times)
-            ahead = known_ahead(fitted, future, past.ids, at)
-            return fitted.model.draw(past, at, ahead, samples=number, joint=paths, key=key), past.ids, at
-        for name, x in zip(panel.ids, panel.values, strict=True):
-            if np.isnan(x).all():
-                raise ValueError(f"series {name!r} has no value to start from: leave it out.")
-        last = np.array([t[~np.isnan(x).all(1)][-1] for t, x in zip(panel.times, panel.values, strict=True)])
-        at = forecast_times(fitted, last, panel.ids, horizon, every, times)
-        known_ahead(fitted, future, panel.ids, at)
-        series = zip(panel.times, panel.values, at, panel.ids, strict=True)
-        drawn = [fitted.model.draw(t, x, a, n, samples=number, joint=paths, key=key) for t, x, a, n in series]
-        return np.stack(drawn), panel.ids, at
+        past = self.past_ if panel is None else fitted.model.past(panel)
+        assert past is not None
+        at = forecast_times(fitted, past.last, past.ids, horizon, every, times)
+        ahead = known_ahead(fitted, future, past.ids, at)
+        return fitted.model.draw(past, at, ahead, samples=number, joint=paths, key=key), past.ids, at
 
     def _own_panel(self) -> Panel:
         if self.panel_ is None:
@@ -320,23 +242,8 @@ class Forecaster:
 
     def _panel(self, df: Any) -> Panel:
         fitted = self._fitted()
-        frame = as_frame(df)
-        c = fitted.columns
-        there = find_columns(
-            frame,
-            id=c.id,
-            time=c.time,
-            values=c.values,
-            channel=c.channel,
-            static=c.static,
-            past=c.past,
-            future=c.future,
-        )
-        panel = read_panel(frame, there, fitted.axis, channels=fitted.names if c.channel else None)[0]
-        support = (
-            fitted.model.units.support if isinstance(fitted.model, DirectModel) else fitted.model.support
-        )
-        check_support(np.concatenate(panel.values), fitted.names, support)
+        panel = _read_table(df, fitted=fitted, **dataclasses.asdict(fitted.columns)).panel
+        check_support(np.concatenate(panel.values), fitted.names, fitted.model.support)
         return panel
 
     # --- what lies between, and how good it is ------------------------------------------------------------------
@@ -359,7 +266,7 @@ class Forecaster:
         key = jr.key(_seed(random_state, self))
         wanted = None if times is None else np.unique(read_times(times, fitted.axis))
         number = _count(samples)
-        draw = lambda i, at: impute_series(fitted, panel, i, at, samples=number, key=key)
+        draw = lambda i, at: fitted.model.impute(panel, i, at, samples=number, key=key)
         if wanted is None:
             return filled_frame(frame, panel, fitted.names, draw)
         return between_frame(wanted, panel, fitted.names, fitted.columns, fitted.axis, frame, draw)
@@ -407,13 +314,10 @@ class Forecaster:
             raise ValueError(
                 f"`start` must lie between 0 and 1 and `folds` be at least 1; got {start}, {folds}."
             )
-        seed, samples = _seed(random_state, self), _count(samples, least=2)
-        frame = as_frame(df)
-        found = find_columns(frame, **columns)
-        panel, axis, names = read_panel(frame, found)
-        fit = lambda known: (
-            Forecaster(**self.get_params())._fit_panel(known, found, axis, names, frame).fitted_
-        )
+        config, seed, samples = self._config(), _seed(random_state, self), _count(samples, least=2)
+        table = _read_table(df, **columns)
+        panel, _, axis, names, _ = table
+        fit = lambda known: self._fit_table(table._replace(panel=known), config)
         draw = lambda fitted, known, panel, at: draw_origins(
             fitted, known, panel, at, samples=samples, seed=seed
         )
@@ -429,7 +333,7 @@ class Forecaster:
             most=origins,
             period=None if period is None else axis.length(period, "period"),
         )
-        return score_frame(scores, frame)
+        return score_frame(scores, as_frame(df))
 
     def plot(
         self, df: Any = None, *, horizon: Any = None, every: Any = None, series: Any = None, **options: Any
@@ -457,6 +361,16 @@ class Forecaster:
         from .files import load_forecaster
 
         return load_forecaster(cls, path)
+
+
+def _read_table(df: Any, *, fitted: Fitted | None = None, **columns: Any) -> Table:
+    """The series of a frame; as those of the fit were read, if there was one."""
+    frame = as_frame(df)
+    found = find_columns(frame, **columns)
+    axis = None if fitted is None else fitted.axis
+    channels = fitted.names if fitted is not None and found.channel else None
+    panel, axis, names = read_panel(frame, found, axis, channels=channels)
+    return Table(panel, found, axis, names, str(frame.implementation))
 
 
 def _is_integer(value: Any) -> bool:

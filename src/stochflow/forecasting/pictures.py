@@ -30,18 +30,10 @@ def plot_forecast(
     if series is not None and series not in panel.ids:
         raise ValueError(f"there is no series {series!r}; the first of {len(panel)} are {panel.ids[:5]}.")
     i = 0 if series is None else panel.ids.index(series)
-    one = Panel(
-        ids=[panel.ids[i]],
-        times=[panel.times[i]],
-        values=[panel.values[i]],
-        past=[panel.past[i]],
-        future=[panel.future[i]],
-        static=panel.static[i : i + 1],
-        rows=[panel.rows[i]],
-    )
+    one = panel.heads([i], [len(panel.times[i])])
     horizon = forecaster.horizon_ if horizon is None and fitted.axis.is_calendar else horizon
     horizon = fitted.model.horizon if horizon is None else horizon
-    draw = lambda samples, joint: forecaster._forecast_panel(
+    draw = lambda samples, joint: forecaster._forecast(
         one, horizon, every, None, future, samples, joint, random_state
     )
     draws, _, at = draw(DRAWS, False)

@@ -1,0 +1,286 @@
+"""A law of the observed values themselves, given what each series has done."""
+
+import dataclasses
+import os
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from ..flows import LocalFlow
+from ..laws import Support
+from .between import Rows, between
+from .draws import at_times, in_chunks, most_steps
+from .frames import Panel
+from .history import History, Memory, padded, padded_length
+from .learn import Check, LearnConfig, Piece, learn
+from .model import AbstractModel
+from .units import STILL, Units, keys_of, make_support, mark_of, off_line, on_line, own_units
+
+# Rows of the past that are read at the most: what lies before them has faded from every memory.
+PAST = 1024
+# Series whose past is read by one call.
+READ_AT_ONCE = 256
+# The horizon, if none is given, is this share of all the time that was observed: that many stretches tell of it.
+HORIZON_SHARE = 20
+
+
+class DirectPast(NamedTuple):
+    """What a forecast starts from, for each of several series: memory, last time, and covariates but those ahead."""
+
+    memory: Memory
+    last: Float[np.ndarray, " series"]
+    known: Float[np.ndarray, "series known"]
+    ids: list[Any]
+    centre: Float[np.ndarray, "series dim"]
+    spread: Float[np.ndarray, "series dim"]
+
+
+class DirectModel(AbstractModel):
+    """A fitted law with its units and its way of reading the past.
+
+    With `own_scale` each series is measured in its own mean and standard deviation, and else all are in the same.
+    """
+
+    law: LocalFlow
+    history: History
+    units: Units
+    ahead: int = eqx.field(static=True)
+    own_scale: bool = eqx.field(static=True)
+
+    def __init__(self, law: LocalFlow, history: History, units: Units, *, ahead: int, own_scale: bool):
+        self.law, self.history, self.units = law, history, units
+        self.ahead, self.own_scale = ahead, own_scale
+
+    @property
+    def support(self) -> Support:
+        return self.units.support
+
+    @property
+    def horizon(self) -> float:
+        return self.units.horizon
+
+    def past(self, panel: Panel) -> DirectPast:
+        """Read each series up to its last complete row."""
+        rows, last, known, centres, spreads = [], [], [], [], []
+        for i in range(len(panel)):
+            t, x, u = panel.complete(i)
+            if len(t) == 0:
+                raise ValueError(f"series {panel.ids[i]!r} has no complete row to start from.")
+            z = self.units.values(x)
+            centre, spread = self._own(z)
+            rows.append(((t - t[0])[-PAST:] / self.horizon, ((z - centre) / spread)[-PAST:]))
+            last.append(t[-1])
+            known.append(self.units.covariates(u)[-1][: u.shape[1] - self.ahead])
+            centres.append(centre)
+            spreads.append(spread)
+        memory = _memories(self.history, rows)
+        return DirectPast(
+            memory, np.array(last), np.array(known), panel.ids, np.array(centres), np.array(spreads)
+        )
+
+    def draw(
+        self,
+        past: DirectPast,
+        at: np.ndarray,
+        future: np.ndarray,
+        *,
+        samples: int,
+        joint: bool,
+        key: PRNGKeyArray,
+    ) -> np.ndarray:
+        gaps = (at - past.last[:, None]) / self.horizon
+        gaps = np.diff(gaps, axis=1, prepend=0.0) if joint else gaps
+        known = past.memory, past.known, past.centre, past.spread, gaps, self._ahead(future)
+        keys = keys_of(key, past.ids)
+
+        def some(rows):
+            chosen = jax.tree.map(lambda array: jnp.asarray(np.asarray(array)[rows], jnp.float32), known)
+            return _draw(self, chosen, keys[rows], samples, most_steps(gaps), joint)
+
+        return in_chunks(some, (len(gaps), samples, gaps.shape[1], self.dim))
+
+    def impute(self, panel: Panel, i: int, at: np.ndarray, *, samples: int, key: PRNGKeyArray) -> np.ndarray:
+        times, values, u = panel.complete(i)
+        if len(times) < 2 or at.min() < times[0] or at.max() > times[-1]:
+            where = (
+                "no two complete rows" if len(times) < 2 else "times beyond its first or last complete row"
+            )
+            raise ValueError(f"series {panel.ids[i]!r} has {where}: nothing to go by on both sides.")
+        z = self.units.values(values)
+        centre, spread = self._own(z)
+        scaled = lambda t: (t - times[0]) / self.horizon
+        partly = panel.partial(i)
+        seen = (
+            self.units.values(np.where(np.isnan(partly.values), values[0], partly.values)) - centre
+        ) / spread
+        rows = Rows(
+            times=scaled(times),
+            values=(z - centre) / spread,
+            known=self.units.covariates(u)[:, : u.shape[1] - self.ahead],
+            all_times=scaled(panel.times[i]),
+            ahead=self._ahead(panel.future[i]),
+            partial_times=scaled(partly.times),
+            partial=np.where(np.isnan(partly.values), np.nan, seen),
+        )
+        key = jr.fold_in(key, mark_of(panel.ids[i]))
+        drawn = between(self.law, self.history, rows, scaled(at), samples=samples, key=key)
+        line = np.asarray(self.units.loc) + np.asarray(self.units.scale) * (centre + spread * drawn)
+        return off_line(self.support, line)
+
+    def log_prob(self, past: DirectPast, x_t: np.ndarray, at: np.ndarray, future: np.ndarray) -> np.ndarray:
+        gaps = (at - past.last) / self.horizon
+        as_float = lambda array: jnp.asarray(array, jnp.float32)
+        given = past.known, past.centre, past.spread, gaps, self._ahead(future), x_t
+        return np.asarray(_log_prob(self, past.memory, *map(as_float, given)))
+
+    def _own(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Centre and spread of one series in the law's units."""
+        return own_units(z) if self.own_scale else (np.zeros(self.dim), np.ones(self.dim))
+
+    def _ahead(self, future: np.ndarray) -> np.ndarray:
+        """Covariates that are known ahead, in the law's units."""
+        if not self.ahead:
+            return future
+        loc, scale = self.units.covariate_loc, self.units.covariate_scale
+        return (future - np.asarray(loc)[-self.ahead :]) / np.asarray(scale)[-self.ahead :]
+
+
+def _memories(history: History, rows: list[tuple[np.ndarray, np.ndarray]]) -> Memory:
+    """The memory after the last row of each series, in batches of one padded length."""
+    lengths = [padded_length(len(t)) for t, _ in rows]
+    found: list[Any] = [None] * len(rows)
+    for length in sorted(set(lengths)):
+        group = [i for i, n in enumerate(lengths) if n == length]
+        for first in range(0, len(group), READ_AT_ONCE):
+            part = group[first : first + READ_AT_ONCE]
+            filled = (part + [part[-1]] * READ_AT_ONCE)[: 1 << (len(part) - 1).bit_length()]
+            arrays = [padded(*rows[i]) for i in filled]
+            memory = _last(history, *(np.stack(each) for each in zip(*arrays, strict=True)))
+            memory = jax.tree.map(np.asarray, memory)
+            for place, i in enumerate(part):
+                found[i] = jax.tree.map(lambda leaf, place=place: leaf[place], memory)
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
+
+
+@eqx.filter_jit
+def _last(history, values, gaps, keep):
+    return jax.vmap(history.last)(values, gaps, keep)
+
+
+def _condition(model, memory, known, ahead):
+    return jnp.concatenate([model.history.read(memory), known, ahead])
+
+
+@eqx.filter_jit
+def _draw(model, starts, keys, samples, steps, joint):
+    def series(start, key):
+        memory, known, centre, spread, gaps, ahead = start
+
+        def make_step(ahead):
+            def step(memory, gap, key):
+                u = _condition(model, memory, known, ahead)
+                z = model.law.sample(memory.x, jnp.zeros((), gap.dtype), gap, u, key=key)
+                return model.history.update(memory, z.astype(memory.x.dtype), gap)
+
+            return step
+
+        path = lambda key: at_times(make_step, memory, gaps, ahead, steps=steps, joint=joint, key=key).x
+        z = jax.vmap(path)(jr.split(key, samples))
+        restore = lambda z: model.support.from_line(model.units.line(centre + spread * z))[0]
+        return jax.vmap(jax.vmap(restore))(z)
+
+    return jax.vmap(series)(starts, keys)
+
+
+@eqx.filter_jit
+def _log_prob(model, memory, known, centre, spread, gaps, ahead, x_t):
+    def one(memory, known, centre, spread, gap, ahead, x):
+        line = model.support.to_line(x)
+        z = ((line - model.units.loc) / model.units.scale - centre) / spread
+        _, log_slope = model.support.from_line(line)
+        volume = jnp.log(model.units.scale * spread).sum() + log_slope
+        u = _condition(model, memory, known, ahead)
+        return model.law.log_prob(z, memory.x, jnp.zeros(()), gap, u) - volume
+
+    return jax.vmap(one)(memory, known, centre, spread, gaps, ahead, x_t)
+
+
+@dataclasses.dataclass(frozen=True)
+class DirectPlan:
+    """What is decided before a law is learnt."""
+
+    support: list[Any]
+    horizon: float | None
+    own_scale: bool | None
+    learning: LearnConfig
+    folder: str | os.PathLike | None = None
+
+
+def fit_direct(
+    panel: Panel, names: tuple[str, ...], plan: DirectPlan, *, progress: bool | None, key: PRNGKeyArray
+) -> tuple[DirectModel, list[Check]]:
+    """Choose units, read the past of every row, and learn; and what held-out rows say, gaps in the user's units."""
+    series = [panel.complete(i) for i in range(len(panel))]
+    series = [each for each in series if len(each[0]) > 1]
+    if not series:
+        raise ValueError("no series has two complete rows: there is no transition to learn from.")
+    horizon = plan.horizon or _horizon(series)
+    units = _units(series, names, plan.support, horizon)
+    own_scale = _differ(series, units) if plan.own_scale is None else plan.own_scale
+    ahead = panel.future[0].shape[1]
+    if own_scale:
+        units = _typical(series, units)
+    pieces = []
+    for t, x, u in series:
+        z = units.values(x)
+        centre, spread = own_units(z) if own_scale else (np.zeros(z.shape[1]), np.ones(z.shape[1]))
+        pieces.append(((t - t[0]) / horizon, (z - centre) / spread, units.covariates(u)))
+    gap = float(np.median(np.concatenate([np.diff(t) for t, _, _ in pieces])))
+    history = History.fit([(t, z) for t, z, _ in pieces], gap)
+    read = [Piece(t, z, np.concatenate([history.along(t, z), u], axis=1)) for t, z, u in pieces]
+    law, checks = learn(
+        read, history.usual, ahead, plan.learning, folder=plan.folder, progress=progress, key=key
+    )
+    checks = [check._replace(gap=check.gap * horizon) for check in checks]
+    return DirectModel(law, history, units, ahead=ahead, own_scale=own_scale), checks
+
+
+def _horizon(series) -> float:
+    """A share of all the time observed, no longer than half of the longest series, no shorter than a few rows."""
+    spans = np.array([t[-1] - t[0] for t, _, _ in series])
+    usual = np.median(np.concatenate([np.diff(t) for t, _, _ in series]))
+    return float(
+        np.clip(spans.sum() / HORIZON_SHARE, min(4 * usual, spans.max()), max(spans.max() / 2, usual))
+    )
+
+
+def _units(series, names, intervals, horizon) -> Units:
+    x, u = (np.concatenate([each[i] for each in series]) for i in (1, 2))
+    support = make_support(x, names, intervals)
+    as_array = lambda array: jnp.asarray(array, jnp.float32)
+    line = on_line(support, x)
+    centre, spread = (u.mean(0), np.maximum(u.std(0), 1e-6)) if u.shape[1] else (np.zeros(0), np.ones(0))
+    return Units(support, *map(as_array, (line.mean(0), line.std(0), centre, spread)), horizon=horizon)
+
+
+def _typical(series, units) -> Units:
+    """The same units with the spread of the usual series, and not that of all together, as one."""
+    spreads = np.array([units.values(x).std(axis=0) for _, x, _ in series])
+    typical = np.array([np.median(each[each > STILL]) if (each > STILL).any() else 1.0 for each in spreads.T])
+    return dataclasses.replace(units, scale=units.scale * jnp.asarray(typical, units.scale.dtype))
+
+
+def _differ(series, units) -> bool:
+    """Whether series are so unlike each other in level or spread that each needs units of its own."""
+    if len(series) == 1:
+        return False
+    z = [units.values(x) for _, x, _ in series]
+    spreads = np.array([each.std(0) for each in z])
+    means = np.array([each.mean(0) for each in z])
+    usual = np.median(spreads, axis=0) + 1e-12
+    return bool((spreads.max(0) > 4 * usual).any() or (means.std(0) > 4 * usual).any())

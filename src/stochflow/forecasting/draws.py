@@ -1,0 +1,77 @@
+"""Draws of many series at later times: in bounded memory, by one compiled program."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
+
+# Draws in one call of the compiled program: memory stays small whatever the number of series.
+AT_ONCE = 1 << 18
+# Of a step: a gap longer than the horizon by rounding alone is crossed in one.
+SLACK = 1e-6
+
+# Of a state, a gap and a key: the state after the gap.
+Step = Callable[[PyTree[Array], Scalar, PRNGKeyArray], PyTree[Array]]
+
+
+def in_chunks(
+    draw: Callable[[np.ndarray], Array], shape: tuple[int, int, int, int]
+) -> Float[np.ndarray, "series samples times dim"]:
+    """`draw(rows)` of all series, as many at once as `AT_ONCE` allows; each chunk is as large as the others."""
+    series, samples, times, _ = shape
+    most = max(1, AT_ONCE // max(1, samples * times))
+    chunk = min(1 << (most.bit_length() - 1), 1 << (series - 1).bit_length())
+    out = np.empty(shape, np.float32)
+    for first in range(0, series, chunk):
+        rows = np.minimum(np.arange(first, first + chunk), series - 1)
+        out[first : first + chunk] = np.asarray(draw(rows))[: series - first]
+    return out
+
+
+def most_steps(gaps: np.ndarray) -> int:
+    """How many steps the longest of the gaps takes, in units of the horizon."""
+    return int(max(1, np.ceil(gaps.max(initial=0.0) - SLACK)))
+
+
+def in_steps(
+    step: Step, state: PyTree[Array], gap: Scalar, steps: int, *, key: PRNGKeyArray
+) -> PyTree[Array]:
+    """Over a gap in units of the horizon, in as many equal steps as it takes, at most `steps`."""
+    number = jnp.maximum(1, jnp.ceil(gap - SLACK))
+
+    def one(state, i):
+        moved = step(state, jnp.where(i < number, gap / number, 0.0), jr.fold_in(key, i))
+        return jax.tree.map(lambda new, old: jnp.where(i < number, new, old), moved, state), None
+
+    if steps == 1:
+        return one(state, 0)[0]
+    return jax.lax.scan(one, state, jnp.arange(steps))[0]
+
+
+def at_times(
+    make_step: Callable[[Array], Step],
+    state: PyTree[Array],
+    gaps: Float[Array, " times"],
+    ahead: Float[Array, "times ahead"],
+    *,
+    steps: int,
+    joint: bool,
+    key: PRNGKeyArray,
+) -> PyTree[Array]:
+    """The state after each gap: all from the same start or, if `joint`, each gap from where the one before ended.
+
+    `make_step` is told what is known ahead of the time that is gone to.
+    """
+    move = lambda state, gap, known, i: in_steps(make_step(known), state, gap, steps, key=jr.fold_in(key, i))
+    numbers = jnp.arange(gaps.shape[0])
+    if not joint:
+        return jax.vmap(lambda gap, known, i: move(state, gap, known, i))(gaps, ahead, numbers)
+
+    def walk(state, now):
+        state = move(state, *now)
+        return state, state
+
+    return jax.lax.scan(walk, state, (gaps, ahead, numbers))[1]

@@ -1,0 +1,48 @@
+"""Putting a fitted model to the test, row by row."""
+
+import jax.random as jr
+import numpy as np
+
+from ..metrics import FORECAST_SCORES
+from .backtest import Origins, find_origins, truncated
+from .frames import Panel
+from .model import Fitted
+
+# Rows of each series that are scored at the most.
+MOST_ORIGINS = 2000
+
+
+def draw_origins(
+    fitted: Fitted, known: Panel, panel: Panel, origins: Origins, *, samples: int, seed: int
+) -> np.ndarray:
+    """Draws (origins, samples, dim) of the end of each origin, from what was `known` at its start."""
+    at, future = _ends(panel.times, origins), _ends(panel.future, origins)
+    past = fitted.model.past(known)
+    drawn = fitted.model.draw(
+        past, at[:, None], future[:, None], samples=samples, joint=False, key=jr.key(seed)
+    )
+    return drawn[:, :, 0]
+
+
+def score_rows(
+    fitted: Fitted, panel: Panel, metric: str, gap: float | None, *, samples: int, seed: int
+) -> float:
+    """The mean score of each row given those `gap` before it and earlier; given the row before by default."""
+    if metric != "log" and metric not in FORECAST_SCORES:
+        raise ValueError(f"`metric` must be one of log, {', '.join(FORECAST_SCORES)}; got {metric!r}.")
+    late = np.inf if gap is None else fitted.gap
+    ends = [len(t) for t in panel.times]
+    origins = find_origins(panel, gap or 0.0, late, [0] * len(panel), ends, MOST_ORIGINS)
+    if not len(origins.series):
+        raise ValueError("no row of `df` comes so long after another: there is nothing to score.")
+    known = truncated(panel, origins)
+    truth = _ends(panel.values, origins)
+    if metric == "log":
+        at, future = _ends(panel.times, origins), _ends(panel.future, origins)
+        return float(-fitted.model.log_prob(fitted.model.past(known), truth, at, future).mean())
+    draws = draw_origins(fitted, known, panel, origins, samples=samples, seed=seed)
+    return float(FORECAST_SCORES[metric](draws, truth))
+
+
+def _ends(arrays, origins: Origins) -> np.ndarray:
+    return np.array([arrays[i][e] for i, e in zip(origins.series, origins.end, strict=True)])

@@ -1,0 +1,111 @@
+"""The units that a model computes in, the values that it may take, and the keys of its draws."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..laws import Support
+
+# Of a series in the units of all: a standard deviation below this is none.
+STILL = 1e-6
+
+
+class Units(eqx.Module):
+    """From the user's values and times to those of the law: on the line, centred and scaled; the horizon is one."""
+
+    support: Support
+    loc: Float[Array, " dim"]
+    scale: Float[Array, " dim"]
+    covariate_loc: Float[Array, " cond"]
+    covariate_scale: Float[Array, " cond"]
+    horizon: float = eqx.field(static=True)
+
+    def values(self, x: np.ndarray) -> np.ndarray:
+        return (on_line(self.support, x) - np.asarray(self.loc)) / np.asarray(self.scale)
+
+    def line(self, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """One row of values, back on the line."""
+        return self.loc + self.scale * z
+
+    def covariates(self, u: np.ndarray) -> np.ndarray:
+        return (u - np.asarray(self.covariate_loc)) / np.asarray(self.covariate_scale)
+
+
+def on_line(support: Support, x: Float[np.ndarray, "rows dim"]) -> Float[np.ndarray, "rows dim"]:
+    """Rows of values on the line; a program for each power of two serves all lengths."""
+    if support.is_everything or not len(x):
+        return np.asarray(x, np.float64)
+    padded = np.ones((1 << (len(x) - 1).bit_length(), x.shape[1])) * x[:1]
+    padded[: len(x)] = x
+    line = _to_line(support, jnp.asarray(padded, jnp.result_type(float)))
+    return np.asarray(line, np.float64)[: len(x)]
+
+
+def off_line(support: Support, y: Float[np.ndarray, "*rows dim"]) -> Float[np.ndarray, "*rows dim"]:
+    """Draws on the line brought back to the support."""
+    if support.is_everything:
+        return np.asarray(y)
+    flat = jnp.asarray(np.reshape(y, (-1, np.shape(y)[-1])), jnp.float32)
+    return np.asarray(_from_line(support, flat)).reshape(np.shape(y))
+
+
+@eqx.filter_jit
+def _to_line(support, x):
+    return jax.vmap(support.to_line)(x)
+
+
+@eqx.filter_jit
+def _from_line(support, y):
+    return jax.vmap(lambda y: support.from_line(y)[0])(y)
+
+
+def own_units(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and spread of one series in the law's units; one that has not moved yet will move as much as others do."""
+    spread = z.std(axis=0)
+    return z.mean(axis=0), np.where(spread > STILL, spread, 1.0)
+
+
+def make_support(x: np.ndarray, names: tuple[str, ...], intervals: list[Any]) -> Support:
+    """The support of the values, all of which must lie within it. A half-line is a logarithm up to the furthest value
+    and a line beyond: what is rare is not blown up."""
+    region = Support(intervals)
+    reach = np.ones(len(names))
+    check_support(x, names, region)
+    for i, (low, high) in enumerate(region.bounds):
+        seen = x[~np.isnan(x[:, i]), i]
+        if not len(seen) or np.ptp(seen) == 0:
+            what = f"is constant ({seen[0]:g})" if len(seen) else "is never observed"
+            raise ValueError(f"column {names[i]!r} {what}: it has no law to learn; drop it.")
+        if np.isfinite(low) != np.isfinite(high):
+            reach[i] = (seen - low).max() if np.isfinite(low) else (high - seen).max()
+    return Support(region.bounds, jnp.asarray(reach, jnp.float32))
+
+
+def check_support(x: np.ndarray, names: tuple[str, ...], support: Support) -> None:
+    """All values that are there must lie within the support."""
+    for i, (low, high) in enumerate(support.bounds):
+        outside = (x[:, i] <= low) | (x[:, i] >= high)
+        if outside.any():
+            raise ValueError(
+                f"column {names[i]!r} must lie between {low:g} and {high:g}, as `support` says; got "
+                f"{x[outside.argmax(), i]:g}."
+            )
+
+
+def keys_of(key, ids):
+    """A key for each series from its id, so that results do not depend on what else is forecast."""
+    marks = np.array([mark_of(name) for name in ids], np.uint32)
+    return jax.vmap(lambda mark: jr.fold_in(key, mark))(marks)
+
+
+def mark_of(name: Any) -> int:
+    """A number for an id: FNV-1a over its text, the same on every machine."""
+    mark = 2166136261
+    for byte in str(name).encode():
+        mark = (mark ^ byte) * 16777619 % 2**32
+    return mark

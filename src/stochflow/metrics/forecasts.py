@@ -1,0 +1,86 @@
+"""Scores of many forecasts at once, each of them some draws or a normal law, against what came.
+
+Host arrays in double precision, of any number of forecasts: nothing here is compiled for a shape, but the energy score.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import erf
+from jaxtyping import Float
+
+from .scores import energy_score
+
+Draws = Float[np.ndarray, "n draws dim"]
+Truth = Float[np.ndarray, "n dim"]
+LEVEL = 0.9
+# Of the differences between channels: the order that Scheuerer and Hamill (2015) recommend.
+ORDER = 0.5
+SQRT_PI, SQRT_2 = np.sqrt(np.pi), np.sqrt(2.0)
+
+
+def crps_of_draws(draws: Draws, truth: Truth) -> Float[np.ndarray, "n dim"]:
+    """The fair CRPS of each forecast and channel, as [`crps`][stochflow.metrics.crps] has it."""
+    number = draws.shape[1]
+    ordered = np.sort(draws.astype(np.float64), axis=1)
+    centred = ordered - ordered.mean(axis=1, keepdims=True)
+    half = np.einsum("ndc,d->nc", centred, 2.0 * np.arange(1, number + 1) - number - 1)
+    return np.abs(ordered - truth[:, None]).mean(axis=1) - half / (number * (number - 1))
+
+
+def crps_of_normal(mean: np.ndarray, std: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """The CRPS of a normal law (Gneiting and Raftery, 2007)."""
+    z = (truth - mean) / std
+    below = np.asarray(erf(jnp.asarray(z / SQRT_2)), np.float64)
+    density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+    return std * (z * below + 2 * density - 1 / SQRT_PI)
+
+
+def inside_central(draws: Draws, truth: Truth, level: float = LEVEL) -> Float[np.ndarray, "n dim"]:
+    """One where the truth lies within the central interval of this probability, and zero elsewhere."""
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=1)
+    return ((truth >= low) & (truth <= high)).astype(float)
+
+
+def mean_crps(draws: Draws, truth: Truth) -> float:
+    return float(crps_of_draws(draws, truth).mean())
+
+
+def mean_energy_score(draws: Draws, truth: Truth) -> float:
+    """The CRPS of vectors."""
+    return float(np.mean(jax.lax.map(lambda each: energy_score(*each), (draws, truth.astype(draws.dtype)))))
+
+
+def variogram_score(draws: Draws, truth: Truth) -> float:
+    r"""$\sum_{ij} (|y_i - y_j|^p - E|X_i - X_j|^p)^2$ with $p = 1/2$: whether channels belong together."""
+    if truth.shape[1] < 2:
+        raise ValueError("the variogram score compares channels: there is only one.")
+    of_draws = (np.abs(draws[..., :, None] - draws[..., None, :]) ** ORDER).mean(axis=1)
+    of_truth = np.abs(truth[:, :, None] - truth[:, None, :]) ** ORDER
+    return float(np.square(of_truth - of_draws).sum(axis=(1, 2)).mean())
+
+
+def central_coverage(draws: Draws, truth: Truth) -> float:
+    """The share within the central 90 %."""
+    return float(inside_central(draws, truth).mean())
+
+
+def absolute_error(draws: Draws, truth: Truth) -> float:
+    return float(np.abs(np.median(draws, axis=1) - truth).mean())
+
+
+def root_mean_square_error(draws: Draws, truth: Truth) -> float:
+    return float(np.sqrt(np.square(draws.mean(axis=1) - truth).mean()))
+
+
+# What a forecast may be scored by, under the names that users know.
+FORECAST_SCORES: dict[str, Callable[[Draws, Truth], float]] = {
+    "crps": mean_crps,
+    "energy": mean_energy_score,
+    "variogram": variogram_score,
+    "coverage": central_coverage,
+    "mae": absolute_error,
+    "rmse": root_mean_square_error,
+}
