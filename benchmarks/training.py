@@ -14,6 +14,7 @@ from stochflow.data.lorenz import lorenz_trajectories
 from stochflow.laws import times_in_order
 from stochflow.metrics import interleave
 from stochflow.training import FlowAndBridge
+from stochflow.training.devices import everywhere, on_devices, usable_devices
 from stochflow.training.fit import _Objective, _Source
 from stochflow.training.step import init_state, make_optimiser, make_step
 
@@ -76,9 +77,10 @@ def compile_step(sampler: PairSampler, batch: int, weight: float) -> Compiled:
             return jax.lax.scan(lambda state, _: step(state, key), state, length=STEPS)
 
     state = init_state(params, eqx.filter(params, nothing), optim, keep_best=False)
-    arguments = state, _Source(sampler), jr.key(7)
+    number = usable_devices(batch)
+    arguments = everywhere((state, _Source(sampler), jr.key(7)), number)
     begin = time.perf_counter()
-    traced = jax.jit(chunk).trace(*arguments)
+    traced = on_devices(chunk, number).trace(*arguments)
     after_trace = time.perf_counter()
     lowered = traced.lower()
     after_lower = time.perf_counter()

@@ -20,6 +20,7 @@ from ..laws.transformed import Interval
 from ..sde import SDE
 from ..training import Problem, RunFolder, train
 from ..training.checkpoint import describe, fingerprint
+from ..training.devices import my_rows
 from .config import DistillConfig
 from .pool import Pool, Simulator, Units
 from .probe import (
@@ -190,7 +191,7 @@ def _distance(values, low, high) -> float:
 
 def _loss(batch_size):
     def loss(model, pool, step, key):
-        pairs = pool.draw(batch_size, step, key=key)
+        pairs = my_rows(pool.draw(batch_size, step, key=key))
         log_prob = jax.vmap(model.log_prob)
         nll = -log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t).mean()
         return nll, {"nll": nll, "lost": pool.lost.astype(nll.dtype)}

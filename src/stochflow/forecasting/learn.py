@@ -16,6 +16,7 @@ from ..data import PairSampler, Trajectories
 from ..flows import LocalFlow, StochasticFlow
 from ..training import Problem, RunConfig, RunFolder, train
 from ..training.checkpoint import describe
+from ..training.devices import my_key, my_share
 from .correction import Check, correct
 from .history import SIZE_HALF_LIFE
 from .pieces import Piece, usual_gap
@@ -171,7 +172,7 @@ def _with_block(u, block, ahead):
 def _make_loss(like, folds, ahead, batch_size):
     def loss(model, sampler, step, key):
         del step
-        pairs = sampler.draw(batch_size, key=key)
+        pairs = sampler.draw(my_share(batch_size), key=my_key(key))
         width = pairs.u.shape[1]
         first, last = pairs.u[:, width - ahead - 2], pairs.u[:, width - 1]
         u = jnp.concatenate(

@@ -16,6 +16,7 @@ from ..laws import AbstractBridge, AbstractTransition, Standardised, Standardise
 from ..objectives import bridge_loss, one_way_loss, stacked_gaps
 from .checkpoint import RunFolder, describe, fingerprint
 from .config import FitConfig
+from .devices import my_key, my_share
 from .loop import Problem, check_loss, train
 from .validation import make_validation
 
@@ -194,8 +195,8 @@ class _Objective:
 
     def likelihood_loss(self, model, source, step, key):
         del step
-        pair_key, _, _ = jr.split(key, 3)
-        pairs = source.pairs.draw(self.config.batch_size, key=pair_key)
+        pair_key, _, _ = jr.split(my_key(key), 3)
+        pairs = source.pairs.draw(my_share(self.config.batch_size), key=pair_key)
         log_prob = jax.vmap(model.flow.log_prob, in_axes=(0, 0, 0, 0, None if pairs.u is None else 0))
         nll = -log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u).mean()
         return nll, {"nll": nll} | {name: jnp.asarray(jnp.nan, nll.dtype) for name in self._extra}
@@ -208,8 +209,8 @@ class _Objective:
         return ("taught_nll",) if self.config.one_way else self.config.directions
 
     def consistent_loss(self, model, source, step, key):
-        pair_key, triplet_key, noise_key = jr.split(key, 3)
-        pairs = source.pairs.draw(self.config.batch_size, key=pair_key)
+        pair_key, triplet_key, noise_key = jr.split(my_key(key), 3)
+        pairs = source.pairs.draw(my_share(self.config.batch_size), key=pair_key)
         triplets = self._triplets(source, triplet_key)
         directions = self.config.directions
         gaps = stacked_gaps(model.flow, model.bridge, triplets, pairs, directions=directions, key=noise_key)
@@ -218,7 +219,7 @@ class _Objective:
         return nll + self._weight(step, nll.dtype) * gap, {"nll": nll} | means
 
     def one_way_loss(self, model, source, step, key):
-        _, triplet_key, noise_key = jr.split(key, 3)
+        _, triplet_key, noise_key = jr.split(my_key(key), 3)
         nll, _ = self.likelihood_loss(model, source, step, key)
         triplets = self._triplets(source, triplet_key)
         triplets = long_gaps(
@@ -233,12 +234,12 @@ class _Objective:
 
     def bridge_loss(self, model, source, step, key):
         del step
-        triplet_key, noise_key = jr.split(key)
+        triplet_key, noise_key = jr.split(my_key(key))
         triplets = self._triplets(source, triplet_key)
         return bridge_loss(model.flow, model.bridge, triplets, key=noise_key), {}
 
     def _triplets(self, source, key):
-        batch = self.config.consistency_batch or self.config.batch_size
+        batch = my_share(self.config.consistency_batch or self.config.batch_size)
         draw_key, jitter_key = jr.split(key)
         triplets = draw_triplets(
             source.pairs, batch, horizon=self.horizon, scheme=self.config.triplets, key=draw_key

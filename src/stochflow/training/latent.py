@@ -19,6 +19,7 @@ from ..latent import LatentFlow, LatentUnits, ObservedFlow
 from ..objectives import bridge_loss, elbo_terms, one_way_loss, stacked_gaps, state_rows
 from .checkpoint import RunFolder, describe, fingerprint
 from .config import LatentConfig
+from .devices import SHARED, my_key, my_rows, my_share
 from .fit import HOUSEKEEPING
 from .loop import Problem, check_loss, train
 from .states import States
@@ -104,8 +105,9 @@ class _Objective:
     horizon: float
 
     def loss(self, model, data, step, key):
-        states_key, move_key, skip_key, triplet_key, noise_key = jr.split(key, 5)
-        config = self.config
+        states_key, *own_keys = jr.split(key, 5)
+        move_key, skip_key, triplet_key, noise_key = (my_key(own) for own in own_keys)
+        config = _shared(self.config)
         batch, states = self._states(model, data, states_key)
         moves = states.moves(config.transitions, key=move_key)
         skips = states.skips(config, key=skip_key)
@@ -136,9 +138,10 @@ class _Objective:
 
     def bridge_loss(self, model, data, step, key):
         del step
-        states_key, triplet_key, noise_key = jr.split(key, 3)
+        states_key, *own_keys = jr.split(key, 3)
+        triplet_key, noise_key = (my_key(own) for own in own_keys)
         _, states = self._states(model, data, states_key)
-        triplets = states.triplets(self.config, self.horizon, key=triplet_key)
+        triplets = states.triplets(_shared(self.config), self.horizon, key=triplet_key)
         return bridge_loss(model.transition, model.bridge, triplets, key=noise_key), {}
 
     def _log_probs(self, model, states, pairs, triplet_key, noise_key):
@@ -148,7 +151,7 @@ class _Objective:
             log_prob = jax.vmap(model.transition.log_prob, in_axes=axes)
             taught = self._taught(model, states, triplet_key, noise_key) if self.config.one_way else {}
             return log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u), taught
-        triplets = states.triplets(self.config, self.horizon, key=triplet_key)
+        triplets = states.triplets(_shared(self.config), self.horizon, key=triplet_key)
         directions = self.config.directions
         found = stacked_gaps(
             model.transition, model.bridge, triplets, pairs, directions=directions, key=noise_key
@@ -156,7 +159,7 @@ class _Objective:
         return found.log_prob, found.means()
 
     def _taught(self, model, states, triplet_key, noise_key):
-        config, (draw_key, gap_key) = self.config, jr.split(triplet_key)
+        config, (draw_key, gap_key) = _shared(self.config), jr.split(triplet_key)
         triplets = states.triplets(config, self.horizon, key=draw_key)
         triplets = long_gaps(triplets, horizon=self.horizon, steps=config.one_way, key=gap_key)
         within = states.bounds(STRAY)
@@ -164,8 +167,9 @@ class _Objective:
         return {"taught": loss}
 
     def _states(self, model, data, key):
-        draw_key, noise_key, drop_key, path_key = jr.split(key, 4)
-        batch = read = draw_series(data, self.config.batch_size, self.window, key=draw_key)
+        draw_key, *own_keys = jr.split(key, 4)
+        noise_key, drop_key, path_key = (my_key(own) for own in own_keys)
+        batch = read = my_rows(draw_series(data, self.config.batch_size, self.window, key=draw_key))
         if self.config.input_noise > 0:
             noise = self.config.input_noise * jr.normal(noise_key, batch.values.shape)
             read = read._replace(values=read.values + noise)
@@ -177,6 +181,12 @@ class _Objective:
         rows = jax.vmap(lambda series: state_rows(model, series))(batch)
         context = model.posterior.context
         return batch, States(path.x, path.log_prob, batch.times, batch.u, rows, rows.sum(axis=1), context)
+
+
+def _shared(config: LatentConfig) -> LatentConfig:
+    """The config of one of the devices that share a batch."""
+    counts = {name: getattr(config, name) for name in SHARED if name != "batch_size"}
+    return dataclasses.replace(config, **{name: n and my_share(n) for name, n in counts.items()})
 
 
 def units_of(data: Trajectories, config: LatentConfig) -> LatentUnits:

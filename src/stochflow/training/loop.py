@@ -14,6 +14,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from ..laws import times_in_order
 from .checkpoint import CheckpointError, RunFolder, fingerprint, load_tree, save_tree
 from .config import RunConfig
+from .devices import SHARED, brought_home, everywhere, on_devices, usable_devices
 from .progress import progress_bar
 from .step import TrainState, init_state, make_optimiser, make_step
 
@@ -76,10 +77,16 @@ def train(
 
     inner_params = eqx.filter(params, inner_filter)
     state = init_state(params, inner_params, optim, keep_best=problem.validate is not None)
-    about = {"key": fingerprint(jr.key_data(key)), "data": fingerprint(problem.data)}
+    number = usable_devices(*(getattr(config, name, None) for name in SHARED))
+    about = {
+        "key": fingerprint(jr.key_data(key)),
+        "data": fingerprint(problem.data),
+        "number of devices": str(number),
+    }
     state, history = _resume(state, folder, about)
+    problem = dataclasses.replace(problem, data=everywhere(problem.data, number))
     state, history, stopped = _run(
-        jax.jit(chunk), state, history, problem, config, key, folder, about, progress, static
+        on_devices(chunk, number), state, history, problem, config, key, folder, about, progress, static
     )
     chosen = state.best if problem.validate is not None else state.ema if config.ema else state.params
     return Trained(eqx.combine(chosen, static), history, stopped)
@@ -99,7 +106,7 @@ def _run(chunk, state, history, problem, config, key, folder, about, progress, s
             while int(state.step) < config.steps and not stopped:
                 begin = time.monotonic()
                 data = problem.data if problem.refresh is None else problem.refresh(int(state.step))
-                ahead, metrics = jax.block_until_ready(chunk(state, data, key))
+                ahead, metrics = brought_home(jax.block_until_ready(chunk(state, data, key)))
                 took = time.monotonic() - begin
                 seconds += took
                 row = {"step": int(ahead.step), "seconds": round(seconds, 3)}
@@ -170,8 +177,8 @@ def _resume(state, folder, about):
     if not folder.checkpoint.exists():
         return state, folder.rewind_metrics(0)
     state, known = load_tree(folder.checkpoint, state)
-    for what in ("key", "data"):
-        if known.get(what) != about[what]:
+    for what in about:
+        if known.get(what, "1") != about[what]:
             raise CheckpointError(
                 f"{folder.path} holds a run with another {what}: pass the same {what} to go on with it, or "
                 "choose another folder."

@@ -11,6 +11,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from .config import RunConfig
+from .devices import mean_of_all
 from .muon import muon
 from .packing import pack
 
@@ -74,7 +75,17 @@ class TrainState(eqx.Module):
 
 
 def make_optimiser(config: RunConfig) -> optax.GradientTransformation:
-    """Warm-up, decay and the chosen optimiser."""
+    """The chosen optimiser at a learning rate of one: `make_step` multiplies its updates by `make_schedule`'s."""
+    matrices = lambda params: jax.tree.map(lambda p: p.ndim >= 2, params)
+    optimisers = {
+        "muon": lambda: muon(1.0, weight_decay=config.weight_decay),
+        "adamw": lambda: optax.adamw(1.0, weight_decay=config.weight_decay, mask=matrices),
+    }
+    return optimisers[config.optimiser]()
+
+
+def make_schedule(config: RunConfig) -> optax.Schedule:
+    """Warm-up, then decay, by the number of updates that were taken."""
     warmup = min(config.warmup_steps, config.steps // 2)
     rest = config.steps - warmup
     schedules = {
@@ -83,13 +94,7 @@ def make_optimiser(config: RunConfig) -> optax.GradientTransformation:
         "constant": lambda: optax.constant_schedule(config.learning_rate),
     }
     rise = optax.linear_schedule(config.learning_rate / max(warmup, 1), config.learning_rate, max(warmup, 1))
-    schedule = optax.join_schedules([rise, schedules[config.decay]()], [warmup])
-    matrices = lambda params: jax.tree.map(lambda p: p.ndim >= 2, params)
-    optimisers = {
-        "muon": lambda: muon(schedule, weight_decay=config.weight_decay),
-        "adamw": lambda: optax.adamw(schedule, weight_decay=config.weight_decay, mask=matrices),
-    }
-    return optimisers[config.optimiser]()
+    return optax.join_schedules([rise, schedules[config.decay]()], [warmup])
 
 
 def init_state(
@@ -119,36 +124,45 @@ def make_step(
     inner_filter: PyTree = None,
 ) -> Callable[[TrainState, PRNGKeyArray], tuple[TrainState, dict[str, Scalar]]]:
     """A pure step. `inner_loss`, if any, is first minimised for `bridge_steps` steps over the parameters that
-    `inner_filter` marks."""
+    `inner_filter` marks, at the same learning rate."""
+    schedule = make_schedule(config)
+
+    def update(take, params, opt_state, grads, shorten, rate):
+        """A branch, and not a choice leaf by leaf: XLA would work out guard and schedule anew for every leaf."""
+
+        def go(params, opt_state, grads, shorten, rate):
+            grads = jax.tree.map(lambda g: g * shorten.astype(g.dtype), grads)
+            updates, opt_state = optim.update(grads, opt_state, params)
+            return jax.tree.map(lambda p, d: p + rate.astype(p.dtype) * d, params, updates), opt_state
+
+        stay = lambda params, opt_state, *_: (params, opt_state)
+        return jax.lax.cond(take, go, stay, params, opt_state, grads, shorten, rate)
 
     def inner_step(carry, key):
-        params, opt_state, step = carry
+        params, opt_state, step, rate = carry
         assert inner_loss is not None
         inner, outer = eqx.partition(params, inner_filter)
         objective = inner_loss
         grads = jax.grad(lambda p: objective(eqx.combine(p, outer), step, key)[0])(inner)
+        grads = mean_of_all(grads)
         finite = jnp.isfinite(optax.tree.norm(pack(grads)))
-        updates, new_opt_state = optim.update(grads, opt_state, inner)
-        new = optax.apply_updates(inner, updates)
-        inner, opt_state = _choose(finite, (new, new_opt_state), (inner, opt_state))
-        return (eqx.combine(inner, outer), opt_state, step), None
+        inner, opt_state = update(finite, inner, opt_state, grads, jnp.ones(()), rate)
+        return (eqx.combine(inner, outer), opt_state, step, rate), None
 
     def step(state: TrainState, key: PRNGKeyArray):
         loss_key, inner_key = jr.split(jr.fold_in(key, state.step))
         params, inner_opt_state = state.params, state.inner_opt_state
+        rate = jnp.asarray(schedule(state.step - state.guard.non_finite - state.guard.outlying))
         if inner_loss is not None and config.bridge_steps:
-            carry = params, inner_opt_state, state.step
-            (params, inner_opt_state, _), _ = jax.lax.scan(
+            carry = params, inner_opt_state, state.step, rate
+            (params, inner_opt_state, _, _), _ = jax.lax.scan(
                 inner_step, carry, jr.split(inner_key, config.bridge_steps)
             )
-        (value, metrics), grads = jax.value_and_grad(loss, has_aux=True)(params, state.step, loss_key)
-        guard, take, shorten = state.guard.judge(
-            value, optax.tree.norm(pack(grads)), config.clip, config.outlier
-        )
-        grads = jax.tree.map(lambda g: g * shorten.astype(g.dtype), grads)
-        updates, opt_state = optim.update(grads, state.opt_state, params)
-        new_params = optax.apply_updates(params, updates)
-        params, opt_state = _choose(take, (new_params, opt_state), (params, state.opt_state))
+        found = jax.value_and_grad(loss, has_aux=True)(params, state.step, loss_key)
+        (value, metrics), grads = mean_of_all(found)
+        norm = optax.tree.norm(pack(grads))
+        guard, take, shorten = state.guard.judge(value, norm, config.clip, config.outlier)
+        params, opt_state = update(take, params, state.opt_state, grads, shorten, rate)
         state = eqx.tree_at(
             lambda s: (s.params, s.ema, s.opt_state, s.inner_opt_state, s.guard, s.step),
             state,
@@ -165,7 +179,3 @@ def make_step(
         return state, metrics | {"loss": value}
 
     return step
-
-
-def _choose(take, new, old):
-    return jax.tree.map(lambda a, b: jnp.where(take, a, b), new, old)
