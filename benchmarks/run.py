@@ -1,8 +1,10 @@
 """All benchmarks: `python -m benchmarks.run [--quick] [--out results/bench.json]`."""
 
 import argparse
+import contextlib
 from pathlib import Path
 
+import jax
 from rich.console import Console
 
 from .forecasts import whole_forecasts
@@ -28,12 +30,17 @@ TARGETS = [
     Target("share", "% of a bare matmul's GFLOP/s, 10⁴ rows in one jit", 55, at_least=True),
     Target("share of many", "% of a bare matmul's GFLOP/s, 10⁶ rows in chunks", 55, at_least=True),
     Target("single", "one draw through jit over an empty jit", 10),
-    Target("consistency", "step with consistency over likelihood alone, batch 256", 5),
-    Target("consistency, larger", "the same, batch 512", 5),
+    Target("consistency, 256, 2", "step with consistency over likelihood alone, 256 rows, two devices", 5),
+    Target("consistency, 512, 2", "the same, 512 rows, two devices", 5),
+    Target("consistency, 256, 1", "the same, 256 rows, one device", 5),
+    Target("consistency, 512, 1", "the same, 512 rows, one device", 5),
     Target("forecast", "latent SDE by plain scan over a latent flow, a whole forecast", 50, at_least=True),
-    Target("compile", "seconds to trace, lower and compile a step", 10),
+    Target("compile, 1", "seconds to trace, lower and compile a step, one device", 10),
+    Target("compile, 2", "the same, two devices", 10),
 ]
 
+# Of the CPU, as the commands have them.
+DEVICES = 2
 # Of the tables, at least: a name that is cut is no name.
 WIDTH = 110
 
@@ -60,6 +67,8 @@ def main(arguments: list[str] | None = None) -> None:
         "--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS), help="some of them"
     )
     options = parser.parse_args(arguments)
+    with contextlib.suppress(RuntimeError):  # too late: something has been computed
+        jax.config.update("jax_num_cpu_devices", DEVICES)
     console = Console()
     console.width = max(console.width, WIDTH)
     about = machine()

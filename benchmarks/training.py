@@ -33,18 +33,21 @@ class Compiled(NamedTuple):
     arguments: tuple
     seconds: dict[str, float]
     temporary: float
+    devices: int
 
     def run(self):
         return self.call(*self.arguments)  # pyright: ignore[reportCallIssue]
 
 
 def steps(effort: Effort, batches: tuple[int, ...] = (256, 512)) -> Section:
-    """Time a step, compile time and memory."""
+    """Time a step, compile time and memory; on one device of the CPU, and on two if there are."""
     sampler = PairSampler(lorenz_trajectories(64, key=jr.key(5)), horizon=1.0)
+    numbers = sorted({1, usable_devices(*batches)})
     compiled = {
-        f"{name}, {batch}": compile_step(sampler, batch, weight)
+        _name(kind, batch, number): compile_step(sampler, batch, weight, number)
+        for number in numbers
         for batch in batches
-        for name, weight in [("likelihood", 0.0), ("consistency", WEIGHT)]
+        for kind, weight in [("likelihood", 0.0), ("consistency", WEIGHT)]
     }
     calls = {name: program.run for name, program in compiled.items()}
     timings = interleave(calls, repeats=effort.repeats, min_time=effort.min_time)
@@ -55,13 +58,21 @@ def steps(effort: Effort, batches: tuple[int, ...] = (256, 512)) -> Section:
         for name, row in times(timings, per=STEPS).items()
     }
     rows["process"] = {"peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3}
-    ratio = {b: timings[f"consistency, {b}"].min / timings[f"likelihood, {b}"].min for b in batches}
-    figures = {"consistency": ratio[batches[0]], "consistency, larger": ratio[batches[-1]]}
-    compiling = max(sum(program.seconds.values()) for program in compiled.values())
-    return Section("A training step", rows, figures | {"compile": compiling})
+    figures = {}
+    for number in numbers:
+        for batch in batches:
+            both, alone = (timings[_name(kind, batch, number)].min for kind in ("consistency", "likelihood"))
+            figures[f"consistency, {batch}, {number}"] = both / alone
+        taken = [sum(program.seconds.values()) for program in compiled.values() if program.devices == number]
+        figures[f"compile, {number}"] = max(taken)
+    return Section("A training step", rows, figures)
 
 
-def compile_step(sampler: PairSampler, batch: int, weight: float) -> Compiled:
+def _name(kind: str, batch: int, number: int) -> str:
+    return f"{kind}, {batch}, {'one device' if number == 1 else f'{number} devices'}"
+
+
+def compile_step(sampler: PairSampler, batch: int, weight: float, number: int = 1) -> Compiled:
     """`STEPS` steps of `fit` under one `scan`, compiled stage by stage."""
     config = FitConfig(batch_size=batch, consistency=weight)
     bridge = BridgeFlow(3, key=jr.key(6)) if weight else None
@@ -77,7 +88,6 @@ def compile_step(sampler: PairSampler, batch: int, weight: float) -> Compiled:
             return jax.lax.scan(lambda state, _: step(state, key), state, length=STEPS)
 
     state = init_state(params, eqx.filter(params, nothing), optim, keep_best=False)
-    number = usable_devices(batch)
     arguments = everywhere((state, _Source(sampler), jr.key(7)), number)
     begin = time.perf_counter()
     traced = on_devices(chunk, number).trace(*arguments)
@@ -91,4 +101,4 @@ def compile_step(sampler: PairSampler, batch: int, weight: float) -> Compiled:
         "compile": time.perf_counter() - after_lower,
     }
     memory = program.memory_analysis()
-    return Compiled(program, arguments, seconds, 0.0 if memory is None else memory.temp_size_in_bytes)
+    return Compiled(program, arguments, seconds, 0.0 if memory is None else memory.temp_size_in_bytes, number)

@@ -50,7 +50,9 @@ def _local(dim, corrected=False):
         if not corrected:
             return LocalFlow(shaken(flow, key), 0.3 * jnp.ones(dim))
         factors = [jnp.array([[0.5] * dim, [1.5] * dim])] * 3
-        correction = Correction(jnp.log(jnp.array([0.1, 1.0])), *factors, jnp.ones(dim), 0.3 * jnp.ones(dim))
+        process = jnp.ones(dim), 0.3 * jnp.ones(dim), 0.7 * jnp.ones(dim)
+        shares = jnp.array([[0.9] * dim, [0.2] * dim])
+        correction = Correction(jnp.log(jnp.array([0.1, 1.0])), *factors, shares, *process)
         return LocalFlow(shaken(flow, key), 2 * jnp.ones(dim), half_life=0.5, correction=correction)
 
     return make

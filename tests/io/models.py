@@ -108,7 +108,11 @@ UNITS = LatentUnits(np.array([0.1, 0.2, 0.3]), np.array([1.0, 2.0, 3.0]), 1.5, 4
 OBSERVED = ObservedFlow(LATENT["with a bridge"], UNITS)
 
 CORRECTION = Correction(
-    jnp.array([-2.0, 0.0]), *[jnp.array([[0.5] * DIM, [1.5] * DIM])] * 3, jnp.ones(DIM), jnp.zeros(DIM)
+    jnp.array([-2.0, 0.0]),
+    *[jnp.array([[0.5] * DIM, [1.5] * DIM])] * 4,
+    jnp.ones(DIM),
+    jnp.zeros(DIM),
+    jnp.ones(DIM),
 )
 LOCAL = _flow(layers=0, cond_dim=3, coupling="spline")
 

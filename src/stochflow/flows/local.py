@@ -1,6 +1,7 @@
 """A flow in the units of the moment: displacements from where a series is, over how much it moves just now."""
 
 import math
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -15,6 +16,10 @@ from .stack import Base
 
 # Corrections are set at this many gaps, evenly in their logarithm.
 KNOTS = 6
+# The 95 % quantile of a normal law.
+NORMAL_95 = 1.645
+# Of the Gaussian's standard deviation: noise is not taken to be narrower.
+NARROWEST = 0.05
 
 
 class Correction(eqx.Module):
@@ -22,25 +27,43 @@ class Correction(eqx.Module):
 
     The mean of $x_t$ becomes $x_s + a\,d + b\,(1 - e^{-\kappa\Delta t})(\mu - x_s)$ with $d$ the flow's drift, $a$ its
     `trust`, and $b$ the `pull` of an Ornstein–Uhlenbeck process (`rate`, `level`); its standard deviation is
-    multiplied by `spread`. All three are piecewise linear in the logarithm of the gap, constant beyond `log_gaps`.
+    multiplied by `spread`. Of the result, $s$, a `share` is the flow's: where a gap is so long that there are few
+    stretches of it, the standard deviation becomes $s^w s_0^{1-w}$, with $s_0$ such that the central 90 % are as wide
+    as those of the process (`noise` a unit of time). All tables are piecewise linear in the logarithm of the gap,
+    constant beyond `log_gaps`.
     """
 
     log_gaps: Float[Array, " knots"]
     trust: Float[Array, "knots dim"]
     pull: Float[Array, "knots dim"]
     spread: Float[Array, "knots dim"]
+    share: Float[Array, "knots dim"]
     rate: Float[Array, " dim"]
     level: Float[Array, " dim"]
+    noise: Float[Array, " dim"]
 
-    def apply(self, base: Base, x_s: Float[Array, " dim"], size: Float[Array, " dim"], dt: Scalar) -> Base:
-        """The corrected Gaussian of a displacement in units of `size`."""
+    def apply(
+        self,
+        base: Base,
+        x_s: Float[Array, " dim"],
+        size: Float[Array, " dim"],
+        dt: Scalar,
+        width_of: Callable[[Base], Float[Array, " dim"]],
+    ) -> Base:
+        """The corrected base of a displacement in units of `size`; `width_of` says how wide the noise of a base is."""
         log_dt = jnp.log(jnp.maximum(dt, jnp.finfo(dt.dtype).tiny))
         read = lambda table: jnp.stack(
             [jnp.interp(log_dt, self.log_gaps, column) for column in table.T]
         ).astype(dt.dtype)
+        trust, pull, spread, share = map(read, (self.trust, self.pull, self.spread, self.share))
+        # The smaller the share, the nearer the noise is to normal.
+        tail = None if base.tail is None else share * base.tail
+        base = base._replace(gate=share * base.gate, tail=tail)
         back = -jnp.expm1(-self.rate * dt) * (self.level - x_s) / size
-        mean = read(self.trust) * base.mean + read(self.pull) * back.astype(dt.dtype)
-        return base._replace(mean=mean, std=read(self.spread) * base.std)
+        mean = trust * base.mean + pull * back.astype(dt.dtype)
+        variance = jnp.square(self.noise) * dt * relative_expm1(-2 * self.rate * dt)
+        simple = base.std / width_of(base) * jnp.sqrt(variance).astype(dt.dtype) / size
+        return base._replace(mean=mean, std=(spread * base.std) ** share * simple ** (1 - share))
 
 
 class LocalFlow(AbstractTransition):
@@ -130,8 +153,15 @@ class LocalFlow(AbstractTransition):
         prepared = self.law.prepare(jnp.zeros_like(x_s), s, t, seen)
         base = prepared.base
         if self.correction is not None:
-            base = self.correction.apply(base, x_s, jnp.exp(log_size), dt)
+            base = self.correction.apply(base, x_s, jnp.exp(log_size), dt, self._width)
         return log_size, prepared._replace(base=self.centred(base))
+
+    def _width(self, base: Base) -> Float[Array, " dim"]:
+        """How wide the central 90 % of each channel are, the noise of the others being zero; a normal law's are one."""
+        ends = NORMAL_95 * jnp.eye(self.dim, dtype=base.std.dtype)
+        at = jax.vmap(lambda noise: self.law.stack.forward(noise, base)[0])
+        apart = jnp.diagonal(at(ends) - at(-ends)) / (2 * NORMAL_95)
+        return jnp.maximum(apart, NARROWEST * base.std)
 
     def centred(self, base: Base) -> Base:
         """The base such that noise of zero goes to what was its mean: splines shape the noise and move it nowhere. So

@@ -7,12 +7,14 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax.scipy.stats import norm
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from ..baselines import fit_ornstein_uhlenbeck, fit_persistence, log_likelihood
 from ..flows import Correction, LocalFlow
 from ..flows.local import KNOTS
 from ..laws import OrnsteinUhlenbeck
+from ..laws.ornstein_uhlenbeck import relative_expm1
 from .pieces import Piece, usual_gap
 
 # Held-out pairs and draws of each to set a correction by, at each gap.
@@ -28,8 +30,11 @@ SPREADS = np.geomspace(0.5, 3.0, 37)
 LEVEL = 0.9
 # A priori the flow's drift is believed only where the data holds many times this many stretches of the gap.
 DOUBT = 300.0
-# Stretches apart from one another, from which on the share of rows within an interval means something.
+# Stretches apart from one another, from which on the share of rows within an interval means something; and at which
+# the law's noise counts as much as the simple law's.
 ENOUGH_APART = 60.0
+# Standard deviations of a normal law that its central 90 % are wide.
+NORMAL_WIDTH = 3.29
 # Below this many pairs a gap is corrected as the next shorter one is.
 FEWEST_PAIRS = 20
 
@@ -114,23 +119,26 @@ def held_pairs(held, gap, ahead) -> HeldPairs:
 
 
 class _Forecasts(NamedTuple):
-    """In units of the size: what came, the drift, that of an Ornstein–Uhlenbeck process, and draws around the drift."""
+    """In units of the size: what came, the drift, that of an Ornstein–Uhlenbeck process, draws around the drift;
+    and the standard deviation of the process."""
 
     y: Float[np.ndarray, "pairs dim"]
     drift: Float[np.ndarray, "pairs dim"]
     back: Float[np.ndarray, "pairs dim"]
     around: Float[np.ndarray, "pairs draws dim"]
+    plain: Float[np.ndarray, "pairs dim"]
 
 
 def _forecasts(law: LocalFlow, back: OrnsteinUhlenbeck, pairs: HeldPairs, key) -> _Forecasts:
-    number = len(pairs.gaps)
-    pad = lambda a: np.concatenate([a, np.repeat(a[-1:], PAIRS - number, axis=0)]).astype(np.float32)
+    number, pad = len(pairs.gaps), _padded
     drift, around, size = _drift_and_noise(law, pad(pairs.gaps), pad(pairs.u), jr.split(key, PAIRS))
     size = np.asarray(size)[:number]
     y = (pairs.x_t - pairs.x_s) / size
     share = -np.expm1(-np.asarray(back.rate) * pairs.gaps[:, None])
     pulled = share * (np.asarray(back.mean) - pairs.x_s) / size
-    return _Forecasts(y, np.asarray(drift)[:number], pulled, np.asarray(around)[:number])
+    gaps, rate, std = pairs.gaps[:, None], np.asarray(back.rate), np.asarray(back.std)
+    plain = std * np.sqrt(gaps * np.asarray(relative_expm1(jnp.asarray(-2 * rate * gaps)))) / size
+    return _Forecasts(y, np.asarray(drift)[:number], pulled, np.asarray(around)[:number], plain)
 
 
 @eqx.filter_jit
@@ -148,6 +156,11 @@ def _drift_and_noise(law, gaps, u, keys):
     return jax.vmap(one)(gaps, u, keys)
 
 
+def _padded(array: np.ndarray) -> np.ndarray:
+    """One program serves all numbers of pairs."""
+    return np.concatenate([array, np.repeat(array[-1:], PAIRS - len(array), axis=0)]).astype(np.float32)
+
+
 def _set_correction(gaps, found, span, back) -> tuple[Correction | None, list[Check]]:
     rows, set_at, checks = [], [], []
     for gap, parts in zip(gaps, found, strict=True):
@@ -155,7 +168,7 @@ def _set_correction(gaps, found, span, back) -> tuple[Correction | None, list[Ch
         if joined is None or len(joined.y) < FEWEST_PAIRS:
             continue
         # Pairs that overlap say the same thing again: only so many stand on their own.
-        apart = min(len(joined.y), max(2.0, span / gap))
+        apart = float(min(len(joined.y), max(2.0, span / gap)))
         channels = [[a[..., i] for a in joined] for i in range(joined.y.shape[1])]
         rows.append([_best(*channel, apart=apart) for channel in channels])
         set_at.append(np.log(gap))
@@ -164,48 +177,79 @@ def _set_correction(gaps, found, span, back) -> tuple[Correction | None, list[Ch
         checks.append(Check(float(gap), len(joined.y), list(coverage), list(relative)))
     if not set_at:
         return None, []
-    trust, pull, spread = np.moveaxis(np.array(rows), -1, 0)
+    trust, pull, spread, share = np.moveaxis(np.array(rows), -1, 0)
     as_array = lambda array: jnp.asarray(array, jnp.float32)
     correction = Correction(
         log_gaps=as_array(set_at),
         trust=as_array(trust),
         pull=as_array(pull),
         spread=as_array(spread),
+        share=as_array(share),
         rate=as_array(back.rate),
         level=as_array(back.mean),
+        noise=as_array(back.std),
     )
     return correction, checks
 
 
 def _joined(parts: list[_Forecasts]) -> _Forecasts:
     join = lambda name: np.concatenate([getattr(part, name) for part in parts])
-    return _Forecasts(join("y"), join("drift"), join("back"), join("around"))
+    return _Forecasts(*(join(name) for name in _Forecasts._fields))
 
 
-def _check(y, drift, back, around, trust, pull, spread) -> tuple[float, float]:
-    """Coverage, and CRPS relative to the better of two simple means."""
+def _check(y, drift, back, around, plain, trust, pull, spread, share) -> tuple[float, float]:
+    """Coverage, and CRPS relative to the better of two simple means with the law's noise."""
     rest = y - trust * drift - pull * back
-    at = lambda rest: _scores(rest, around).mean(axis=1)
-    ours = np.interp(spread, SPREADS, at(rest))
-    return float(_coverage(rest, spread * around)), float(ours / min(at(y).min(), at(y - back).min()))
+    noise = _shared(around, plain, spread, share)
+    ours = _crps(rest, noise).mean()
+    simple = min(_scores(y, around).mean(axis=1).min(), _scores(y - back, around).mean(axis=1).min())
+    return float(_coverage(rest, noise)), float(ours / simple)
 
 
-def _best(y, drift, back, around, *, apart) -> tuple[float, float, float]:
-    """Trust, pull and spread: the mean of all shares of the drift, each as far as it cannot be told from the best."""
+def _best(y, drift, back, around, plain, *, apart) -> tuple[float, float, float, float]:
+    """Trust, pull, spread and share. Trust is a mean over what it might be, each as far as it cannot be told from the
+    best, and the less the fewer stretches there are. So is the share that the law has in the noise, unless there are so
+    many stretches that there is no reason to doubt it."""
     scores = [_scores(y - a * drift - (1 - a) * back, around) for a in SHARES]  # of each: spread, pair
     each = np.stack([score[score.mean(axis=1).argmin()] for score in scores])
-    worse = each - each[each.mean(axis=1).argmin()]
-    error = np.maximum(worse.std(axis=1), 1e-12) / np.sqrt(apart)
-    weights = np.exp(-0.5 * (worse.mean(axis=1) / error) ** 2 - DOUBT / apart * SHARES)
-    trust = weights @ SHARES / weights.sum()
+    trust = _believed(each, DOUBT / apart, apart)
     pull = 1 - trust
     rest = y - trust * drift - pull * back
     sharpest = SPREADS[_scores(rest, around).mean(axis=1).argmin()]
     covered = np.array([_coverage(rest, spread * around) for spread in SPREADS])
     calibrated = SPREADS[min(int((covered < LEVEL).sum()), len(SPREADS) - 1)]
     # What few stretches cover is a matter of chance: there the sharper guide is the score.
-    share = 0.5 * min(1.0, apart / ENOUGH_APART)
-    return float(trust), float(pull), float(sharpest ** (1 - share) * calibrated**share)
+    weight = 0.5 * min(1.0, apart / ENOUGH_APART)
+    spread = float(sharpest ** (1 - weight) * calibrated**weight)
+    shares = np.stack([_crps(rest, _shared(around, plain, spread, share)) for share in SHARES])
+    better = _believed(shares, ENOUGH_APART / apart, apart)
+    return trust, pull, spread, max(better, apart / (apart + ENOUGH_APART))
+
+
+def _believed(scores: Float[np.ndarray, "shares pairs"], doubt: float, apart: float) -> float:
+    """The mean of all shares, each weighted by how far its score can be told from the best one's, and by doubt."""
+    worse = scores - scores[scores.mean(axis=1).argmin()]
+    error = np.maximum(worse.std(axis=1), 1e-12) / np.sqrt(apart)
+    weights = np.exp(-0.5 * (worse.mean(axis=1) / error) ** 2 - doubt * SHARES)
+    return float(weights @ SHARES / weights.sum())
+
+
+def _shared(around, plain, spread, share):
+    """Noise whose width is between that of the law and that of the simple law, and whose shape is between its own and
+    that of a normal law."""
+    ordered = np.sort(around, axis=1)
+    low, high = np.quantile(ordered, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+    width = np.maximum((high - low) / NORMAL_WIDTH, 1e-9)[:, None]
+    normal = np.asarray(norm.ppf((np.arange(DRAWS) + 0.5) / DRAWS))[None]
+    shape = share * ordered / width + (1 - share) * normal
+    return shape * (spread * width) ** share * plain[:, None] ** (1 - share)
+
+
+def _crps(rest, noise):
+    """CRPS of each pair: $E|e - r| - E|e - e'|/2$, draws in order."""
+    draws = noise.shape[1]
+    half = noise @ (2 * np.arange(1, draws + 1) - draws - 1) / (draws * (draws - 1))
+    return np.abs(noise - rest[:, None]).mean(axis=1) - half
 
 
 def _scores(rest, around):

@@ -237,8 +237,10 @@ ENTRIES = (
             trust=jnp.zeros((knots, dim)),
             pull=jnp.zeros((knots, dim)),
             spread=jnp.zeros((knots, dim)),
+            share=jnp.ones((knots, dim)),
             rate=jnp.zeros(dim),
             level=jnp.zeros(dim),
+            noise=jnp.ones(dim),
         ),
         derive={
             "dim": lambda correction: correction.rate.size,
