@@ -1,10 +1,8 @@
 """All benchmarks: `python -m benchmarks.run [--quick] [--out results/bench.json]`."""
 
 import argparse
-import contextlib
 from pathlib import Path
 
-import jax
 from rich.console import Console
 
 from .forecasts import whole_forecasts
@@ -12,14 +10,14 @@ from .hardware import against_matmul
 from .report import FULL, QUICK, Effort, Section, Target, machine, show, summarise, write
 from .rivals import against_solvers
 from .sampling import draws_and_densities, gaps_and_chains, single_call
-from .training import steps
+from .training import steps_on_two_devices
 
 BENCHMARKS = {
     "sampling": draws_and_densities,
     "gaps": gaps_and_chains,
     "single": single_call,
     "hardware": against_matmul,
-    "training": steps,
+    "training": steps_on_two_devices,
     "rivals": against_solvers,
     "forecasts": whole_forecasts,
 }
@@ -39,8 +37,6 @@ TARGETS = [
     Target("compile, 2", "the same, two devices", 10),
 ]
 
-# Of the CPU, as the commands have them.
-DEVICES = 2
 # Of the tables, at least: a name that is cut is no name.
 WIDTH = 110
 
@@ -67,8 +63,6 @@ def main(arguments: list[str] | None = None) -> None:
         "--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS), help="some of them"
     )
     options = parser.parse_args(arguments)
-    with contextlib.suppress(RuntimeError):  # too late: something has been computed
-        jax.config.update("jax_num_cpu_devices", DEVICES)
     console = Console()
     console.width = max(console.width, WIDTH)
     about = machine()

@@ -11,12 +11,15 @@ import os
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pandas as pd
 
 from stochflow import Forecaster
 
 REFITS, START, SEED = 2, 0.6, 0
+# Of the CPU, as the commands have them.
+DEVICES = 2
 KILOMETRES_PER_DEGREE, LATITUDE = 111.2, 67.0
 
 
@@ -84,6 +87,17 @@ def run(name: str, folder: Path, keep: float) -> dict:
     }
 
 
+def markdown(found: dict) -> str:
+    """The table of one series, as the tutorials have it."""
+    heads = ["channel", "gap", "forecasts", "CRPS", "persistence", "Ornstein–Uhlenbeck", "relative", "within"]
+    lines = ["| " + " | ".join(heads).replace("within", "within 90 %") + " |", "|---" * len(heads) + "|"]
+    for row in found["scores"]:
+        numbers = (f"{row[name]:.4g}" for name in ("crps", "persistence", "ornstein_uhlenbeck"))
+        cells = row["channel"], row["gap"], row["forecasts"], *numbers, f"{row['relative']:.3f}"
+        lines.append("| " + " | ".join(map(str, cells)) + f" | {row['coverage']:.1%} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=SERIES, action="append")
@@ -91,7 +105,13 @@ def main() -> None:
         "--keep", type=float, action="append", help="shares of the rows to keep; 1 and 0.5 by default"
     )
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--show", type=Path, help="print the tables of such a file, and do nothing else")
     given = parser.parse_args()
+    if given.show is not None:
+        for found in json.loads(given.show.read_text())["results"]:
+            print(f"\n{found['series']}, {found['rows']} of {found['of']} rows\n\n{markdown(found)}")
+        return
+    jax.config.update("jax_num_cpu_devices", DEVICES)
     folder = Path(os.environ["STOCHFLOW_DATA"])
     done = []
     if given.out is not None and given.out.is_file():

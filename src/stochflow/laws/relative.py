@@ -2,7 +2,6 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Scalar, ScalarLike
 
 from .base import AbstractTransition
 from .gaps import hold_log_prob, hold_sample, time_gap
@@ -30,27 +29,13 @@ class Relative(AbstractTransition):
     def dim(self) -> int:
         return self.law.dim
 
-    def transform_and_log_prob(
-        self,
-        noise: Float[Array, " dim"],
-        x_s: Float[Array, " dim"],
-        s: ScalarLike,
-        t: ScalarLike,
-        u: Float[Array, " cond"] | None = None,
-    ) -> tuple[Float[Array, " dim"], Scalar]:
+    def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         """The state of a law that starts at the origin of those coordinates, carried to the start."""
         origin = self._origin(x_s)
         x_t, log_prob = self.law.transform_and_log_prob(noise, x_s - origin, s, t, u)
         return hold_sample(time_gap(s, t) == 0, x_s, x_t + origin, log_prob)
 
-    def log_prob(
-        self,
-        x_t: Float[Array, " dim"],
-        x_s: Float[Array, " dim"],
-        s: ScalarLike,
-        t: ScalarLike,
-        u: Float[Array, " cond"] | None = None,
-    ) -> Scalar:
+    def log_prob(self, x_t, x_s, s, t, u=None):
         """The log-density of the displacement."""
         origin = self._origin(x_s)
         log_prob = self.law.log_prob(x_t - origin, x_s - origin, s, t, u)

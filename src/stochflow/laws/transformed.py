@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Scalar, ScalarLike
+from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from .base import AbstractTransition
 from .checks import as_positive
@@ -88,28 +88,14 @@ class Transformed(AbstractTransition):
     def dim(self) -> int:
         return self.law.dim
 
-    def transform_and_log_prob(
-        self,
-        noise: Float[Array, " dim"],
-        x_s: Float[Array, " dim"],
-        s: ScalarLike,
-        t: ScalarLike,
-        u: Float[Array, " cond"] | None = None,
-    ) -> tuple[Float[Array, " dim"], Scalar]:
+    def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         """The state on the line, brought back to the support."""
         y_t, log_prob = self.law.transform_and_log_prob(noise, self.support.to_line(x_s), s, t, u)
         x_t, log_slope = self.support.from_line(y_t)
         # The round trip through the line would lose the last digit of `x_s`.
         return hold_sample(time_gap(s, t) == 0, x_s, x_t, log_prob - log_slope)
 
-    def log_prob(
-        self,
-        x_t: Float[Array, " dim"],
-        x_s: Float[Array, " dim"],
-        s: ScalarLike,
-        t: ScalarLike,
-        u: Float[Array, " cond"] | None = None,
-    ) -> Scalar:
+    def log_prob(self, x_t, x_s, s, t, u=None):
         """The log-density per unit of the user's volume; minus infinity outside the support."""
         y_t, log_slope = self._line(x_t)
         log_prob = self.law.log_prob(y_t, self.support.to_line(x_s), s, t, u) - log_slope
