@@ -14,7 +14,7 @@ from jaxtyping import Float, PRNGKeyArray
 from ..flows import LocalFlow
 from ..laws import Support
 from .between import Rows, between
-from .draws import at_times, in_chunks, most_steps
+from .draws import at_times, gaps_to, in_chunks, most_steps
 from .frames import Panel
 from .history import History, Memory, padded, padded_length
 from .learn import Check, LearnConfig, Piece, learn
@@ -93,8 +93,7 @@ class DirectModel(AbstractModel):
         joint: bool,
         key: PRNGKeyArray,
     ) -> np.ndarray:
-        gaps = (at - past.last[:, None]) / self.horizon
-        gaps = np.diff(gaps, axis=1, prepend=0.0) if joint else gaps
+        gaps = gaps_to(at, past.last, self.horizon, joint=joint)
         known = past.memory, past.known, past.centre, past.spread, gaps, self._ahead(future)
         keys = keys_of(key, past.ids)
 

@@ -31,6 +31,14 @@ def in_chunks(
     return out
 
 
+def gaps_to(
+    at: Float[np.ndarray, "series times"], last: Float[np.ndarray, " series"], horizon: float, *, joint: bool
+) -> Float[np.ndarray, "series times"]:
+    """In units of the horizon: from the last row of each series to each time or, if `joint`, from the time before."""
+    gaps = (at - last[:, None]) / horizon
+    return np.diff(gaps, axis=1, prepend=0.0) if joint else gaps
+
+
 def most_steps(gaps: np.ndarray) -> int:
     """How many steps the longest of the gaps takes, in units of the horizon."""
     return int(max(1, np.ceil(gaps.max(initial=0.0) - SLACK)))

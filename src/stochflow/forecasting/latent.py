@@ -16,7 +16,7 @@ from ..inference import impute_latent
 from ..latent import ObservedFlow, Series, latent_flow
 from ..laws import Support
 from ..training import LatentConfig, fit_latent
-from .draws import at_times, in_chunks, most_steps
+from .draws import at_times, gaps_to, in_chunks, most_steps
 from .frames import Panel
 from .history import padded_length
 from .model import AbstractModel
@@ -89,8 +89,7 @@ class LatentModel(AbstractModel):
         key: PRNGKeyArray,
     ) -> np.ndarray:
         del future  # a latent flow reads no covariates
-        gaps = (at - past.last[:, None]) / self.horizon
-        gaps = np.diff(gaps, axis=1, prepend=0.0) if joint else gaps
+        gaps = gaps_to(at, past.last, self.horizon, joint=joint)
         series = Series(past.times, past.values, past.mask, past.present)  # type: ignore[arg-type]
         keys = keys_of(key, past.ids)
         single = lambda array: array if array.dtype == bool else array.astype(np.float32)
