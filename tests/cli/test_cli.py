@@ -47,6 +47,15 @@ def test_info_shows_a_run(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["last"]["loss"] == 1.5
 
 
+def test_json_for_machines_has_no_nan(tmp_path, monkeypatch, capsys):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "metrics.jsonl").write_text('{"step": 7, "loss": null}\n{"step": 8, "loss": NaN}\n')
+    assert _run(monkeypatch, "info", tmp_path) == 0
+    assert "loss nan" in capsys.readouterr().out
+    assert _run(monkeypatch, "info", tmp_path, "--json") == 0
+    assert '"last": {"step": 8, "loss": null}' in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [

@@ -147,6 +147,16 @@ def test_half_a_line_of_metrics_is_left_out(finished_run, tmp_path):
     assert [row["step"] for row in RunFolder.open(tmp_path / "run").read_metrics()] == [10, 20]
 
 
+def test_what_is_no_number_is_null_in_the_file_and_nan_when_read(finished_run, tmp_path):
+    shutil.copytree(finished_run, tmp_path / "run")
+    run = RunFolder.open(tmp_path / "run")
+    run.append_metrics({"step": 30, "loss": float("nan"), "rate": float("inf")})
+    refuse = lambda name: pytest.fail(f"{name} is not JSON")
+    last = (run.path / "metrics.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last, parse_constant=refuse) == {"step": 30, "loss": None, "rate": None}
+    assert np.isnan(run.read_metrics()[-1]["loss"])
+
+
 def test_what_a_kill_left_of_an_unfinished_write_is_in_nobodys_way(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()

@@ -1,7 +1,6 @@
 """From a file of rows to forecasts: `fit`, `forecast`, `impute` and `evaluate`."""
 
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..forecasting import Forecaster, ForecasterConfig
+from ..training.checkpoint import json_text
 from .flags import flags_from
 
 console = Console()
@@ -77,7 +77,7 @@ def fit(
     forecaster.save(out)
     shutil.rmtree(run, ignore_errors=True)
     if as_json:
-        print(json.dumps({"model": str(out)} | forecaster.card_))
+        print(json_text({"model": str(out)} | forecaster.card_))
         return
     print_card(forecaster.card_)
     console.print(f"model: [bold]{out}[/]   next: stochflow forecast {out} --horizon {forecaster.horizon_}")
@@ -237,7 +237,7 @@ def write_rows(frame: Any, out: Path | None, as_json: bool) -> None:
         finally:
             part.unlink(missing_ok=True)
     if as_json:
-        print(json.dumps(rows.rows(named=True), default=str))
+        print(json_text(rows.rows(named=True), default=str))
     elif out is not None:
         console.print(f"{len(rows)} rows: [bold]{out}[/]")
     else:

@@ -1,7 +1,6 @@
 """`stochflow distill` and `stochflow reproduce distill`."""
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ from rich.table import Table
 
 from ..distillation import DistillConfig
 from ..sde import SDE
+from ..training.checkpoint import json_text, write_json
 from .flags import flags_from
 
 Out = Annotated[Path | None, typer.Option(help="Run folder, for checkpoints and the comparison as JSON.")]
@@ -43,7 +43,6 @@ def distill_file(
     import jax.random as jr
 
     from ..distillation import compare, distill
-    from ..training.checkpoint import write_json
 
     sde = load_sde(source)
     chosen = set(_numbers("positive", positive, int))
@@ -61,7 +60,7 @@ def distill_file(
     comparison = compare(distilled, key=compare_key)
     if out is not None:
         write_json(out / "comparison.json", comparison.as_dict())
-    print(json.dumps(comparison.as_dict()) if as_json else comparison)
+    print(json_text(comparison.as_dict()) if as_json else comparison)
 
 
 def reproduce_distill(
@@ -89,7 +88,7 @@ def reproduce_distill(
             last = str(outcome.comparison).splitlines()[-1]
             console.print(last, highlight=False)
     if as_json:
-        print(json.dumps({"seed": seed, "machine": study.machine(), "examples": outcomes}))
+        print(json_text({"seed": seed, "machine": study.machine(), "examples": outcomes}))
 
 
 def load_sde(source: str) -> SDE:

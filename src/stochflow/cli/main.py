@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import sys
 import time
@@ -17,7 +16,7 @@ from rich.table import Table
 from ..experiments.lorenz import LorenzSetting
 from ..experiments.missing import MissingSetting
 from ..experiments.mocap import MocapSetting
-from ..training.checkpoint import CheckpointError, RunFolder
+from ..training.checkpoint import CheckpointError, RunFolder, json_text, write_json
 from .data import add_data_commands, print_card
 from .distill import register as register_distill
 from .flags import flags_from
@@ -85,7 +84,7 @@ def info(
     run = RunFolder.open(folder)
     record, rows = run.read_config(), run.read_metrics()
     if as_json:
-        print(json.dumps({"record": record, "last": rows[-1] if rows else None}))
+        print(json_text({"record": record, "last": rows[-1] if rows else None}))
         return
     table = Table("setting", "value", title=str(folder))
     for name, value in record.get("config", {}).items():
@@ -100,7 +99,7 @@ def _about_file(path: Path, as_json: bool) -> None:
 
     manifest = peek(path)
     if as_json:
-        print(json.dumps(manifest))
+        print(json_text(manifest))
     elif isinstance(manifest.get("card"), dict):
         print_card(manifest["card"])
     else:
@@ -142,7 +141,6 @@ def _was_given(context: typer.Context, name: str) -> bool:
 
 def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: bool) -> None:
     from ..experiments import lorenz as experiment, lorenz_report as report
-    from ..training.checkpoint import write_json
 
     collected = []
     for number in range(seed, seed + seeds):
@@ -164,7 +162,7 @@ def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: b
             )
             console.print(f"all in {time.monotonic() - begin:.0f} s")
     if as_json:
-        print(json.dumps(collected if seeds > 1 else collected[0]))
+        print(json_text(collected if seeds > 1 else collected[0]))
 
 
 @reproduce.command("lorenz-missing")
@@ -182,7 +180,6 @@ def lorenz_missing(
     import jax.random as jr
 
     from ..experiments import missing as study
-    from ..training.checkpoint import write_json
 
     known = study.cases()
     if strangers := [name for name in only or [] if name not in known]:
@@ -198,7 +195,7 @@ def lorenz_missing(
         if not as_json:
             _print_table(f"{number + 1} of {len(only or known)} rows", study.missing_rows(scores))
     if as_json:
-        print(json.dumps(scores))
+        print(json_text(scores))
 
 
 @reproduce.command("mocap")
@@ -214,7 +211,6 @@ def mocap(
     import jax.random as jr
 
     from ..experiments import mocap as experiment
-    from ..training.checkpoint import write_json
 
     data, scores, rows = experiment.load_mocap(), [], []
     for number in range(seed, seed + seeds):
@@ -231,7 +227,7 @@ def mocap(
             )
             _print_table("Forecasts with their noise", experiment.quality_rows(scores))
     if as_json:
-        print(json.dumps(rows))
+        print(json_text(rows))
         return
     from ..experiments.mocap_report import write_mocap_report
 
@@ -256,7 +252,7 @@ def four_laws(seed: Seed = 0, as_json: AsJson = False) -> None:
     for name, known in study.known_laws().items():
         verdicts[name] = study.learn(known, seed=seed, progress=False if as_json else None)
     if as_json:
-        print(json.dumps({name: dataclasses.asdict(verdict) for name, verdict in verdicts.items()}))
+        print(json_text({name: dataclasses.asdict(verdict) for name, verdict in verdicts.items()}))
     else:
         _print_table(f"Nats short of the exact law (seed {seed})", study.verdict_rows(verdicts))
 

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,13 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Figures for machines, whole or not at all. What is not a number is null: JSON has no NaN."""
-    write_atomically(path, json.dumps(_finite(content), indent=1, allow_nan=False).encode())
+    """Figures for machines, whole or not at all; as in `json_text`."""
+    write_atomically(path, json_text(content, indent=1).encode())
+
+
+def json_text(content: Any, *, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
+    """Figures as JSON that any reader takes: what is not a number is null."""
+    return json.dumps(_finite(content), indent=indent, default=default, allow_nan=False)
 
 
 def _finite(content):
@@ -196,7 +201,7 @@ class RunFolder:
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         with open(self.path / METRICS, "a") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(json_text(row) + "\n")
 
     def rewind_metrics(self, step: int) -> list[dict[str, Any]]:
         """Drop what was logged after `step`, so that a resumed run logs each step once."""
@@ -206,16 +211,17 @@ class RunFolder:
 
     def write_metrics(self, rows: list[dict[str, Any]]) -> None:
         """All rows at once, in place of what was there."""
-        text = "".join(json.dumps(row) + "\n" for row in rows)
+        text = "".join(json_text(row) + "\n" for row in rows)
         write_atomically(self.path / METRICS, text.encode())
 
 
 def _parsed(lines: Iterable[str]):
     for line in lines:
         try:
-            yield json.loads(line)
+            row = json.loads(line)
         except ValueError:
             return
+        yield {name: math.nan if value is None else value for name, value in row.items()}
 
 
 def _difference(name, known, record):
