@@ -82,32 +82,32 @@ def test_a_law_that_is_not_markov_has_a_gap_whatever_the_bridge(gap, getkey):
 def test_the_stacked_form_gives_the_same_numbers(cond_dim, getkey, monkeypatch):
     flow = shaken(StochasticFlow(2, cond_dim=cond_dim, width=8, layers=1, key=getkey()), getkey())
     bridge = shaken(BridgeFlow(2, cond_dim=cond_dim, width=8, layers=1, key=getkey()), getkey())
-    batch, key = 2, getkey()
+    batch, half, key = 5, 2, getkey()
     x_s, x_t = jr.normal(getkey(), (2, batch, 2))
     u = jr.normal(getkey(), (batch, cond_dim)) if cond_dim else None
     s, r, t = jnp.zeros(batch), jnp.linspace(0.2, 0.5, batch), jnp.linspace(0.6, 2.0, batch)
     gaps = stacked_gaps(flow, bridge, Triplets(x_s, s, r, t, u), Pairs(x_s, x_t, s, t, u), key=key)
+    assert (gaps.one_to_two.shape, gaps.two_to_one.shape) == ((half,), (batch - half,))
 
+    table = jr.normal(key, (2, batch, 2), jnp.float64)
     noise = iter(())
     monkeypatch.setattr(jr, "normal", lambda *args: next(noise))  # the same noise, in the order of the calls
-    table = _noise(key, batch)
     for i in range(batch):
         u_i = None if u is None else u[i]
-        noise = iter([table[0, i], table[3, i]])
-        one = one_to_two_gap(flow, bridge, x_s[i], s[i], r[i], t[i], u_i, key=key)
-        noise = iter([table[1, i], table[2, i]])
-        two = two_to_one_gap(flow, bridge, x_s[i], s[i], r[i], t[i], u_i, key=key)
+        noise = iter([table[0, i], table[1, i]])
+        gap = one_to_two_gap if i < half else two_to_one_gap
+        expected = gap(flow, bridge, x_s[i], s[i], r[i], t[i], u_i, key=key)
+        found = gaps.one_to_two[i] if i < half else gaps.two_to_one[i - half]
         nll = negative_log_likelihood(flow, x_s[i], x_t[i], s[i], t[i], u_i)
-        assert jnp.allclose(gaps.one_to_two[i], one, atol=1e-8)
-        assert jnp.allclose(gaps.two_to_one[i], two, atol=1e-8)
+        assert jnp.allclose(found, expected, atol=1e-8)
         assert jnp.allclose(gaps.log_prob[i], -nll, atol=1e-8)
 
 
-_normal = jr.normal
-
-
-def _noise(key, batch):
-    return _normal(key, (4, batch, 2), jnp.float64)
+def test_a_single_triplet_goes_both_ways(getkey):
+    bridge, x, key = OrnsteinUhlenbeckBridge(OU), jnp.ones((1, 3)), getkey()
+    s, r, t = (jnp.full(1, time) for time in (S, R, T))
+    gaps = stacked_gaps(OU, bridge, Triplets(x, s, r, t, None), Pairs(x, x, s, t, None), key=key)
+    assert gaps.one_to_two.shape == gaps.two_to_one.shape == (1,)
 
 
 def test_the_brownian_pair_is_consistent_too(getkey):
@@ -149,7 +149,7 @@ def test_a_direction_that_is_not_asked_for_cannot_spoil_the_gradient(getkey):
         )
         return sum(gaps.means().values()) - gaps.log_prob.mean()
 
-    assert jnp.isnan(jax.grad(loss)(x)).all()
+    assert jnp.isnan(jax.grad(loss)(x)).any()  # of the rows that went through it
     assert jnp.isfinite(jax.grad(lambda x: loss(x, directions=("two_to_one",)))(x)).all()
 
 

@@ -8,6 +8,7 @@ from .pairs import (
     Pairs as Pairs,
     PairSampler as PairSampler,
     Triplets as Triplets,
+    draw_pairs_and_triplets as draw_pairs_and_triplets,
     draw_triplets as draw_triplets,
     long_gaps as long_gaps,
 )

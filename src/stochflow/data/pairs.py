@@ -3,10 +3,11 @@
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
 
 from .trajectories import Trajectories
 
@@ -114,12 +115,16 @@ class PairSampler(eqx.Module):
 
     def draw(self, batch: int, *, key: PRNGKeyArray) -> Pairs:
         """A batch of pairs."""
-        rows_key, lag_key, first_key, first_lag_key, share_key = jr.split(key, 5)
-        rows, lags = self._rows_and_lags(batch, rows_key, lag_key)
+        return self.draw_by(jr.bits(key, (WORDS, batch), jnp.uint32))
+
+    def draw_by(self, bits: UInt32[Array, "words batch"]) -> Pairs:
+        """The pairs that `WORDS` random words a pair stand for."""
+        row_bits, lag_bits, first_bits, first_lag_bits, share_bits = bits
+        rows, lags = self._rows_and_lags(row_bits, lag_bits)
         if self.start_fraction > 0:
-            firsts = self.firsts[jr.randint(first_key, (batch,), 0, self.firsts.shape[0])]
-            first_lags = 1 + jr.randint(first_lag_key, (batch,), 0, self.reach[firsts])
-            use_first = jr.uniform(share_key, (batch,)) < self.start_fraction
+            firsts = self.firsts[below(first_bits, self.firsts.shape[0])]
+            first_lags = 1 + below(first_lag_bits, self.reach[firsts])
+            use_first = unit(share_bits) < self.start_fraction
             rows = jnp.where(use_first, firsts, rows)
             lags = jnp.where(use_first, first_lags, lags)
         ends = rows + lags
@@ -128,19 +133,38 @@ class PairSampler(eqx.Module):
             u = u.at[:, -self.ahead :].set(self.u[ends, -self.ahead :])
         return Pairs(self.values[rows], self.values[ends], self.times[rows], self.times[ends], u)
 
-    def _rows_and_lags(self, batch, rows_key, lag_key):
+    def _rows_and_lags(self, row_bits, lag_bits):
         if self.scheme != "pair":
             longest = self.enough.shape[0]
             if self.scheme == "lag":
-                lags = 1 + jr.randint(lag_key, (batch,), 0, longest)
+                lags = 1 + below(lag_bits, longest)
             else:
-                place = jnp.searchsorted(self.lag_cumulative, jr.uniform(lag_key, (batch,)), side="right")
+                place = jnp.searchsorted(self.lag_cumulative, unit(lag_bits), side="right")
                 lags = 1 + jnp.minimum(place, longest - 1)
-            rows = self.by_reach[jr.randint(rows_key, (batch,), 0, self.enough[lags - 1])]
-            return rows, lags
-        place = jnp.searchsorted(self.cumulative, jr.uniform(rows_key, (batch,)), side="right")
+            return self.by_reach[below(row_bits, self.enough[lags - 1])], lags
+        place = jnp.searchsorted(self.cumulative, unit(row_bits), side="right")
         rows = self.by_reach[jnp.minimum(place, self.by_reach.shape[0] - 1)]
-        return rows, 1 + jr.randint(lag_key, (batch,), 0, self.reach[rows])
+        return rows, 1 + below(lag_bits, self.reach[rows])
+
+
+# What one pair takes, and what a triplet takes beside its pair. A batch is drawn by one call of the generator: each call
+# costs a third of a second to compile.
+WORDS, TIME_WORDS = 5, 2
+
+
+def below(bits: UInt32[Array, " batch"], number: Int[Array, " batch"] | int) -> Int[Array, " batch"]:
+    r"""$\lfloor b\,n / 2^{32} \rfloor$: random words as integers from 0 to `number` - 1, all alike but for one part in
+    $2^{32}/n$."""
+    n = jnp.asarray(number, jnp.uint32)
+    high, low, n_high, n_low = bits >> 16, bits & 0xFFFF, n >> 16, n & 0xFFFF
+    middle = high * n_low + ((low * n_low) >> 16)
+    carried = low * n_high + (middle & 0xFFFF)
+    return (high * n_high + (middle >> 16) + (carried >> 16)).astype(jnp.int32)
+
+
+def unit(bits: UInt32[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Random words as numbers in [0, 1), in steps that single precision can tell apart."""
+    return (bits >> 8).astype(jnp.float32) * jnp.float32(2.0**-24)
 
 
 def _reach(times: np.ndarray, horizon: float) -> np.ndarray:
@@ -165,12 +189,19 @@ def draw_triplets(
     data reaches only so far, a gap twice as long is then taught by two gaps that the data does cover, and not
     by a tiny step and one that is itself unknown.
     """
-    pair_key, end_key, middle_key = jr.split(key, 3)
-    pairs = sampler.draw(batch, key=pair_key)
-    r, t = triplet_times(
-        pairs.s, pairs.t, horizon=horizon, scheme=scheme, end_key=end_key, middle_key=middle_key
-    )
-    return Triplets(pairs.x_s, pairs.s, r, t, pairs.u)
+    return draw_pairs_and_triplets(sampler, 0, batch, horizon=horizon, scheme=scheme, key=key)[1]
+
+
+def draw_pairs_and_triplets(
+    sampler: PairSampler, number: int, batch: int, *, horizon: float, scheme: str, key: PRNGKeyArray
+) -> tuple[Pairs, Triplets]:
+    """`number` pairs, and `batch` triplets as [`draw_triplets`][stochflow.data.draw_triplets] draws them, at once."""
+    bits = jr.bits(key, (WORDS + TIME_WORDS, number + batch), jnp.uint32)
+    drawn = sampler.draw_by(bits[:WORDS])
+    pairs, others = (jax.tree.map(lambda leaf: leaf[rows], drawn) for rows in (np.s_[:number], np.s_[number:]))
+    places = unit(bits[WORDS:, number:])
+    r, t = triplet_times(others.s, others.t, horizon=horizon, scheme=scheme, places=places)
+    return pairs, Triplets(others.x_s, others.s, r, t, others.u)
 
 
 def triplet_times(
@@ -179,15 +210,17 @@ def triplet_times(
     *,
     horizon: float,
     scheme: str,
-    end_key: PRNGKeyArray,
-    middle_key: PRNGKeyArray,
+    places: Float[Array, "2 batch"],
 ) -> tuple[Float[Array, " batch"], Float[Array, " batch"]]:
-    """Middle and end times for starts `s`: every other end is that of a data pair, `t`, the rest are uniform."""
-    batch = s.shape[0]
-    uniform = s + horizon * jr.uniform(end_key, (batch,), minval=INNERMOST, maxval=1.0)
-    t = jnp.where(jnp.arange(batch) % 2 == 0, t, uniform)
+    """Middle and end times for starts `s`: every other end is that of a data pair, `t`, the rest are uniform.
+
+    `places` in [0, 1) say where an end lies within the horizon and a middle between its ends.
+    """
+    end, middle = places
+    uniform = s + horizon * (INNERMOST + (1 - INNERMOST) * end)
+    t = jnp.where(jnp.arange(s.shape[0]) % 2 == 0, t, uniform)
     inner = BALANCED if scheme == "balanced" else INNERMOST
-    tau = jr.uniform(middle_key, (batch,), minval=inner, maxval=1 - inner)
+    tau = inner + (1 - 2 * inner) * middle
     return s + tau * (t - s), t
 
 

@@ -57,11 +57,11 @@ def two_to_one_gap(
 
 
 class Gaps(NamedTuple):
-    """The gaps of each row, of the directions that were asked for, and the log-likelihood of the data rows that were
-    evaluated along with them."""
+    """The gaps of the rows that went each way, and the log-likelihood of the data rows that were evaluated along with
+    them."""
 
-    one_to_two: Float[Array, " batch"] | None
-    two_to_one: Float[Array, " batch"] | None
+    one_to_two: Float[Array, " rows"] | None
+    two_to_one: Float[Array, " others"] | None
     log_prob: Float[Array, " pairs"]
 
     def means(self) -> dict[str, Scalar]:
@@ -73,56 +73,64 @@ class Gaps(NamedTuple):
 def stacked_gaps(
     law, bridge, triplets, pairs, *, directions: Sequence[str] = DIRECTIONS, key: PRNGKeyArray
 ) -> Gaps:
-    """[`one_to_two_gap`][stochflow.objectives.one_to_two_gap],
-    [`two_to_one_gap`][stochflow.objectives.two_to_one_gap] and the likelihood of `pairs` for a whole batch.
+    """[`one_to_two_gap`][stochflow.objectives.one_to_two_gap] of the first half of a batch,
+    [`two_to_one_gap`][stochflow.objectives.two_to_one_gap] of the rest, and the likelihood of `pairs`.
 
-    Calls that share weights are stacked into one, and what depends on a start and a gap alone is computed once:
-    the same numbers as the three functions above give with the same noise, in fewer and larger products. `triplets` is
-    `(x_s, s, r, t, u)` and `pairs` is `(x_s, x_t, s, t, u)`, arrays with the batch in front.
+    A triplet goes one way only: for the same work twice as many of them are seen as if each went both ways, and the
+    means say the same with less noise. Calls that share weights are stacked into one, and what depends on a start and a
+    gap alone is computed once: the same numbers as the three functions give with the same noise, in fewer and larger
+    products. `triplets` is `(x_s, s, r, t, u)` and `pairs` is `(x_s, x_t, s, t, u)`, arrays with the batch in front.
 
-    A direction that is not among `directions` is not evaluated: samples that nothing trains may be anywhere, and a NaN
-    times a weight of zero is NaN.
+    With one of the `directions` all triplets go that way, and the other is not evaluated: samples that nothing trains
+    may be anywhere, and a NaN times a weight of zero is NaN. A single triplet goes both ways.
     """
     x_s, s, r, t, u = triplets
-    if set(directions) != set(DIRECTIONS):
-        axes = (0, 0, 0, 0, _axis(u))
-        keys = jr.split(key, x_s.shape[0])
-        each = lambda gap: jax.vmap(lambda k, *row: gap(law, bridge, *row, key=k), in_axes=(0, *axes))(
-            keys, x_s, s, r, t, u
-        )
-        log_prob = jax.vmap(law.log_prob, in_axes=axes)(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u)
-        return Gaps(
-            each(one_to_two_gap) if "one_to_two" in directions else None,
-            each(two_to_one_gap) if "two_to_one" in directions else None,
-            log_prob,
-        )
-    batch = x_s.shape[0]
-    noise = jr.normal(key, (4, *x_s.shape), x_s.dtype)
+    if set(directions) != set(DIRECTIONS) or x_s.shape[0] < 2:
+        return _gaps_row_by_row(law, bridge, triplets, pairs, directions, key)
+    number = x_s.shape[0]
+    half = number // 2
+    one, two = _part(tuple(triplets), 0, half), _part(tuple(triplets), half)
+    noise, on_noise = jr.normal(key, (2, *x_s.shape), x_s.dtype)
     prepare = jax.vmap(law.prepare, in_axes=(0, 0, 0, _axis(u)))
     transform = jax.vmap(law.prepared_transform_and_log_prob)
+    bridge_axes = (0, 0, 0, 0, 0, 0, _axis(u))
 
-    # From x_s: to t in one step for the first direction, to r for the second; and the data, while we are at it.
+    # From x_s: to t in one step or to r, and where the other way will lead; and the data, while we are at it.
     starts = prepare(_cat(x_s, x_s, pairs.x_s), _cat(s, s, pairs.s), _cat(t, r, pairs.t), _cat(u, u, pairs.u))
-    to_t, to_r, to_data = _part(starts, 0, batch), _part(starts, batch, 2 * batch), _part(starts, 2 * batch)
-    ends, end_log_probs = transform(_cat(noise[0], noise[1]), _part(starts, 0, 2 * batch))
-    (long_t, two_r), (long, first) = _halves(ends, batch), _halves(end_log_probs, batch)
-    one_r, one_middle = jax.vmap(bridge.transform_and_log_prob, in_axes=(0, 0, 0, 0, 0, 0, _axis(u)))(
-        noise[3], x_s, long_t, s, r, t, u
+    to_t, to_r, to_data = (
+        _part(starts, *ends) for ends in [(0, number), (number, 2 * number), (2 * number, None)]
+    )
+    ends, end_log_probs = transform(noise, _join(_part(to_t, 0, half), _part(to_r, half)))
+    (long_t, two_r), (long, first) = _halves(ends, half), _halves(end_log_probs, half)
+    one_r, one_middle = jax.vmap(bridge.transform_and_log_prob, in_axes=bridge_axes)(
+        on_noise[:half], one[0], long_t, *one[1:]
     )
     # On from r: from where the bridge, and where the first of two steps, has led.
-    middles = prepare(_cat(one_r, two_r), _cat(r, r), _cat(t, t), _cat(u, u))
-    one_on, two_on = _part(middles, 0, batch), _part(middles, batch)
-    two_t, second = transform(noise[2], two_on)
-    two_middle = jax.vmap(bridge.log_prob, in_axes=(0, 0, 0, 0, 0, 0, _axis(u)))(
-        two_r, x_s, two_t, s, r, t, u
-    )
-    conditions = jax.tree.map(lambda *parts: jnp.concatenate(parts), to_r, one_on, to_t, to_data)
+    middles = prepare(_cat(one_r, two_r), r, t, u)
+    two_t, second = transform(on_noise[half:], _part(middles, half))
+    two_middle = jax.vmap(bridge.log_prob, in_axes=bridge_axes)(two_r, two[0], two_t, *two[1:])
+    conditions = _join(_part(to_r, 0, half), _part(middles, 0, half), _part(to_t, half), to_data)
     log_probs = jax.vmap(law.prepared_log_prob)(_cat(one_r, long_t, two_t, pairs.x_t), conditions)
-    one_first, one_second, two_long = jnp.split(log_probs[: 3 * batch], 3)
+    one_first, one_second, two_long, data = jnp.split(log_probs, [half, 2 * half, half + number])
     return Gaps(
         one_to_two=long + one_middle - one_first - one_second,
         two_to_one=first + second - two_long - two_middle,
-        log_prob=log_probs[3 * batch :],
+        log_prob=data,
+    )
+
+
+def _gaps_row_by_row(law, bridge, triplets, pairs, directions, key) -> Gaps:
+    """Every triplet in each of the `directions`."""
+    axes = (0, 0, 0, 0, _axis(triplets[-1]))
+    keys = jr.split(key, triplets[0].shape[0])
+    each = lambda gap: jax.vmap(lambda k, *row: gap(law, bridge, *row, key=k), in_axes=(0, *axes))(
+        keys, *triplets
+    )
+    log_prob = jax.vmap(law.log_prob, in_axes=axes)(pairs.x_t, pairs.x_s, pairs.s, pairs.t, pairs.u)
+    return Gaps(
+        each(one_to_two_gap) if "one_to_two" in directions else None,
+        each(two_to_one_gap) if "two_to_one" in directions else None,
+        log_prob,
     )
 
 
@@ -184,6 +192,10 @@ def _cat(*arrays):
 
 def _part(tree, first, last=None):
     return jax.tree.map(lambda leaf: leaf[first:last], tree)
+
+
+def _join(*trees):
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *trees)
 
 
 def _halves(array, batch):

@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..data import PairSampler, Trajectories, draw_triplets, long_gaps
+from ..data import PairSampler, Trajectories, draw_pairs_and_triplets, long_gaps
 from ..laws import AbstractBridge, AbstractTransition, Standardised, StandardisedBridge
 from ..objectives import bridge_loss, one_way_loss, stacked_gaps
 from .checkpoint import RunFolder, describe, fingerprint
@@ -209,9 +209,8 @@ class _Objective:
         return ("taught_nll",) if self.config.one_way else self.config.directions
 
     def consistent_loss(self, model, source, step, key):
-        pair_key, triplet_key, noise_key = jr.split(my_key(key), 3)
-        pairs = source.pairs.draw(my_share(self.config.batch_size), key=pair_key)
-        triplets = self._triplets(source, triplet_key)
+        draw_key, noise_key = jr.split(my_key(key))
+        pairs, triplets = self._draw(source, my_share(self.config.batch_size), draw_key)
         directions = self.config.directions
         gaps = stacked_gaps(model.flow, model.bridge, triplets, pairs, directions=directions, key=noise_key)
         nll, means = -gaps.log_prob.mean(), gaps.means()
@@ -221,7 +220,7 @@ class _Objective:
     def one_way_loss(self, model, source, step, key):
         _, triplet_key, noise_key = jr.split(my_key(key), 3)
         nll, _ = self.likelihood_loss(model, source, step, key)
-        triplets = self._triplets(source, triplet_key)
+        _, triplets = self._draw(source, 0, triplet_key)
         triplets = long_gaps(
             triplets, horizon=self.horizon, steps=self.config.one_way, key=jr.fold_in(triplet_key, 2)
         )
@@ -235,27 +234,28 @@ class _Objective:
     def bridge_loss(self, model, source, step, key):
         del step
         triplet_key, noise_key = jr.split(my_key(key))
-        triplets = self._triplets(source, triplet_key)
+        _, triplets = self._draw(source, 0, triplet_key)
         return bridge_loss(model.flow, model.bridge, triplets, key=noise_key), {}
 
-    def _triplets(self, source, key):
+    def _draw(self, source, number, key):
+        """So many pairs of the data, and the triplets of a step."""
         batch = my_share(self.config.consistency_batch or self.config.batch_size)
-        draw_key, jitter_key = jr.split(key)
-        triplets = draw_triplets(
-            source.pairs, batch, horizon=self.horizon, scheme=self.config.triplets, key=draw_key
+        draw_key, start_key, jitter_key = jr.split(key, 3)
+        pairs, triplets = draw_pairs_and_triplets(
+            source.pairs, number, batch, horizon=self.horizon, scheme=self.config.triplets, key=draw_key
         )
         if source.starts is not None:
-            triplets = triplets._replace(x_s=_replace_half(triplets.x_s, source.starts, jr.fold_in(key, 1)))
-        if self.config.consistency_jitter == 0:
-            return triplets
-        moved = self.config.consistency_jitter * jr.normal(jitter_key, triplets.x_s.shape)
-        return triplets._replace(x_s=triplets.x_s + moved)
+            triplets = triplets._replace(x_s=_replace_half(triplets.x_s, source.starts, start_key))
+        if self.config.consistency_jitter > 0:
+            moved = self.config.consistency_jitter * jr.normal(jitter_key, triplets.x_s.shape)
+            triplets = triplets._replace(x_s=triplets.x_s + moved)
+        return pairs, triplets
 
 
 def _replace_half(x_s, starts, key):
-    """The last half by states drawn from `starts`."""
-    half = x_s.shape[0] // 2
-    return x_s.at[half:].set(starts[jr.randint(key, (x_s.shape[0] - half,), 0, starts.shape[0])])
+    """Two rows of four by states drawn from `starts`: half of those that go each way, and half of each kind of end."""
+    drawn = starts[jr.randint(key, x_s.shape[:1], 0, starts.shape[0])]
+    return jnp.where(((jnp.arange(x_s.shape[0]) // 2) % 2 == 1)[:, None], drawn, x_s)
 
 
 def _check(flow, data, bridge, config, validation):

@@ -64,14 +64,13 @@ class States(NamedTuple):
 
     def triplets(self, config: LatentConfig, horizon: float, *, key: PRNGKeyArray) -> Triplets:
         """Starts at states, for the consistency loss, which does not move them."""
-        row_key, lag_key, end_key, middle_key = jr.split(key, 4)
+        row_key, lag_key, place_key = jr.split(key, 3)
         number = config.consistency_batch or 256
         series, row = draw_rows(jnp.maximum(self.counts - 1, 0), number, key=row_key)
         lags = draw_lags(self.counts[series] - 1 - row, shortest=1, scheme="uniform", key=lag_key)
         pairs = self._steps(series, self.context + row, self.context + row + lags).pairs
-        r, t = triplet_times(
-            pairs.s, pairs.t, horizon=horizon, scheme=config.triplets, end_key=end_key, middle_key=middle_key
-        )
+        places = jr.uniform(place_key, (2, number), pairs.s.dtype)
+        r, t = triplet_times(pairs.s, pairs.t, horizon=horizon, scheme=config.triplets, places=places)
         return Triplets(jax.lax.stop_gradient(pairs.x_s), pairs.s, r, t, pairs.u)
 
     def bounds(self, widened: float) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
