@@ -5,7 +5,15 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from stochflow.data import PairSampler, Trajectories, Triplets, draw_triplets, long_gaps
+from stochflow.data import (
+    PairSampler,
+    Trajectories,
+    Triplets,
+    draw_pairs_and_triplets,
+    draw_triplets,
+    long_gaps,
+)
+from stochflow.data.pairs import below, unit
 
 
 def _clock_data(lengths, dim=1):
@@ -109,3 +117,29 @@ def test_the_steps_of_a_long_gap_are_shorter_than_any_long_gap(getkey):
     assert 0.99 * horizon < gaps.max() <= horizon + 1e-9
     assert (new.x_s == old.x_s).all()
     assert (new.s == old.s).all()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 1000, 2**16, 2**16 + 1, 12_345_678, 2**31 - 1])
+def test_random_words_become_integers_below_a_number_without_a_rounding_error(number):
+    words = np.concatenate(
+        [[0, 1, 2**16 - 1, 2**16, 2**31, 2**32 - 1], np.random.default_rng(0).integers(0, 2**32, 1000)]
+    )
+    found = np.asarray(below(jnp.asarray(words, jnp.uint32), number))
+    assert [int(word) * number >> 32 for word in words] == found.tolist()
+
+
+def test_random_words_become_numbers_from_zero_to_just_below_one():
+    found = unit(jnp.array([0, 2**31, 2**32 - 1], jnp.uint32))
+    assert found.dtype == jnp.float32
+    assert found[0] == 0
+    assert found[1] == 0.5
+    assert 1 - 2e-7 < found[2] < 1
+
+
+def test_pairs_and_triplets_are_drawn_from_the_same_rows_at_once(getkey):
+    sampler = PairSampler(_clock_data([5, 9]), scheme="lag")
+    pairs, triplets = draw_pairs_and_triplets(sampler, 300, 200, horizon=6.0, scheme="paper", key=getkey())
+    assert pairs.x_s.shape[0] == 300
+    assert (pairs.x_t[:, 0] - pairs.x_s[:, 0] == pairs.t - pairs.s).all()  # the state is the clock
+    assert triplets.x_s.shape[0] == 200
+    assert ((triplets.s < triplets.r) & (triplets.r < triplets.t)).all()

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from stochflow.metrics import cv_bandwidth, kde_floor, kde_kl, kde_kl_kfold, kde_log_density
+from stochflow.metrics import (
+    cv_bandwidth,
+    kde_floor,
+    kde_kl,
+    kde_kl_kfold,
+    kde_kls,
+    kde_log_density,
+    pooled_kl,
+)
 
 Z = 3.3  # bounds in standard errors: one false alarm in a thousand
 SMOOTHING = 0.04  # what is left of the estimate's bias with thousands of points of a smooth law
@@ -89,3 +97,19 @@ def test_stray_model_points_cost_less_with_a_shared_bandwidth(getkey):
     own, shared = (kde_kl(truth, model, shared=shared, key=key).mean for shared in (False, True))
     assert shared < 0.15
     assert own > shared + 0.1
+
+
+def test_several_models_at_once_are_each_as_alone(getkey):
+    key = getkey()
+    truth, near, far = (shift + jr.normal(getkey(), (400, 2)) for shift in (0.0, 0.1, 1.0))
+    for model, both in zip((near, far), kde_kls(truth, [near, far], key=key), strict=True):
+        assert np.allclose(both.own.values, kde_kl(truth, model, key=key).values, atol=1e-6)
+        assert np.allclose(both.shared.values, kde_kl(truth, model, shared=True, key=key).values, atol=1e-6)
+
+
+def test_pooled_runs_have_the_mean_of_means_and_the_spread_of_one(getkey):
+    runs = [kde_kl(*jr.normal(getkey(), (2, 200, 1)), key=getkey()) for _ in range(3)]
+    pooled = pooled_kl(runs)
+    assert np.isclose(pooled.mean, np.mean([run.mean for run in runs]))
+    assert min(run.std for run in runs) <= pooled.std <= max(run.std for run in runs)
+    assert pooled.values.shape == (30,)

@@ -147,8 +147,8 @@ class PairSampler(eqx.Module):
         return rows, 1 + below(lag_bits, self.reach[rows])
 
 
-# What one pair takes, and what a triplet takes beside its pair. A batch is drawn by one call of the generator: each call
-# costs a third of a second to compile.
+# What one pair takes, and what a triplet takes beside its pair. A batch is drawn by one call of the generator, because
+# each call costs a third of a second to compile.
 WORDS, TIME_WORDS = 5, 2
 
 
@@ -198,7 +198,8 @@ def draw_pairs_and_triplets(
     """`number` pairs, and `batch` triplets as [`draw_triplets`][stochflow.data.draw_triplets] draws them, at once."""
     bits = jr.bits(key, (WORDS + TIME_WORDS, number + batch), jnp.uint32)
     drawn = sampler.draw_by(bits[:WORDS])
-    pairs, others = (jax.tree.map(lambda leaf: leaf[rows], drawn) for rows in (np.s_[:number], np.s_[number:]))
+    pairs = jax.tree.map(lambda leaf: leaf[:number], drawn)
+    others = jax.tree.map(lambda leaf: leaf[number:], drawn)
     places = unit(bits[WORDS:, number:])
     r, t = triplet_times(others.s, others.t, horizon=horizon, scheme=scheme, places=places)
     return pairs, Triplets(others.x_s, others.s, r, t, others.u)

@@ -22,7 +22,7 @@ from .lorenz import (
     TRAIN_KEY,
     Source,
     fit_and_teach,
-    kl_table,
+    kl_tables,
     require_at_least,
 )
 from .paper import MISSING_BY_BRIDGE_STEPS, MISSING_BY_DIRECTION, MISSING_BY_WEIGHT
@@ -60,6 +60,7 @@ class MissingSetting:
     taught_paths: int = 16_384
     taught_start_fraction: float = 0.4
     kl_samples: int = 10_240
+    kl_repeats: int = 3
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -220,7 +221,7 @@ def score_missing(
         warnings.simplefilter(
             "ignore", HorizonWarning
         )  # to go beyond what was seen is the point of the study
-        kl, floor = kl_table(result.flow, setting.kl_samples, key=key)
+        (kl, floor), _ = kl_tables(result.flow, setting.kl_samples, repeats=setting.kl_repeats, key=key)
     plain = lambda row: [{"mean": float(e.mean), "std": float(e.std)} for e in row]
     return {
         "case": dataclasses.asdict(case),

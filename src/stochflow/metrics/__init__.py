@@ -36,7 +36,9 @@ from .kde import (
     kde_floor as kde_floor,
     kde_kl as kde_kl,
     kde_kl_kfold as kde_kl_kfold,
+    kde_kls as kde_kls,
     kde_log_density as kde_log_density,
+    pooled_kl as pooled_kl,
 )
 from .projections import projected_energy_distance as projected_energy_distance
 from .scores import crps as crps, energy_distance as energy_distance, energy_score as energy_score

@@ -10,6 +10,7 @@ The estimate is blunt, whichever the reading: both densities are smoothed, and w
 the floor itself is off zero by tenths of a nat. Print `kde_floor` beside every value, with as many samples.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -77,18 +78,47 @@ def kde_kl(
     cent of stray model points makes the model's own bandwidth half as large again, and so costs tenths of a nat; with
     a shared one it costs a hundredth.
     """
-    truth, model = _checked(truth, model)
-    part = len(truth) // folds
+    found = kde_kls(truth, [model], folds=folds, key=key)[0]
+    return found.shared if shared else found.own
+
+
+class KLReadings(NamedTuple):
+    """The estimate with a bandwidth of its own for either density, and with that of the true sample for both."""
+
+    own: KLEstimate
+    shared: KLEstimate
+
+
+def kde_kls(
+    truth: Float[AnyArray, "n dim"],
+    models: Sequence[Float[AnyArray, "m dim"]],
+    *,
+    folds: int = 10,
+    key: PRNGKeyArray,
+) -> list[KLReadings]:
+    """[`kde_kl`][stochflow.metrics.kde_kl] of several models against one truth, in both readings: the density of the
+    truth is fitted once. All model samples must have one size."""
+    checked = [_checked(truth, model) for model in models]
+    true_sample, samples = checked[0][0], jnp.stack([sample for _, sample in checked])
+    part = len(true_sample) // folds
     held_out = round(HELD_OUT * part)
-    fitted = min(part - held_out, len(model) // folds)
+    fitted = min(part - held_out, samples.shape[1] // folds)
     _require_points(fitted, held_out)
     truth_key, model_key = jr.split(key)
-    true_folds = jr.permutation(truth_key, truth)[: folds * (fitted + held_out)].reshape(
-        folds, -1, truth.shape[1]
-    )
-    model_folds = jr.permutation(model_key, model)[: folds * fitted].reshape(folds, -1, truth.shape[1])
-    values = _fold_values(true_folds[:, held_out:], model_folds, true_folds[:, :held_out], shared)
-    return _trimmed(np.asarray(values, np.float64))
+    cut = lambda sample, size: sample[: folds * size].reshape(folds, size, -1)
+    true_folds = cut(jr.permutation(truth_key, true_sample), fitted + held_out)
+    order = jr.permutation(model_key, samples.shape[1])
+    model_folds = jnp.stack([cut(sample[order], fitted) for sample in samples], axis=1)
+    values = _fold_values(true_folds[:, held_out:], model_folds, true_folds[:, :held_out])
+    values = np.asarray(values, np.float64)
+    return [KLReadings(*(_trimmed(values[:, i, j]) for j in range(2))) for i in range(len(models))]
+
+
+def pooled_kl(estimates: Sequence[KLEstimate]) -> KLEstimate:
+    """Several runs of the protocol as one: the mean of their means, and the spread of the folds of one of them."""
+    means, spreads = np.array([e.mean for e in estimates]), np.array([e.std for e in estimates])
+    values = np.concatenate([e.values for e in estimates])
+    return KLEstimate(float(means.mean()), float(np.sqrt(np.mean(spreads**2))), values)
 
 
 def kde_kl_kfold(
@@ -113,8 +143,8 @@ def kde_kl_kfold(
     )
     rolled = lambda sample: jnp.stack([jnp.roll(sample, -k * part, axis=0) for k in range(folds)])
     true_folds, model_folds = rolled(truth), rolled(model)
-    values = _fold_values(true_folds[:, part:], model_folds[:, part:], true_folds[:, :part], False)
-    return _trimmed(np.asarray(values, np.float64))
+    values = _fold_values(true_folds[:, part:], model_folds[:, None, part:], true_folds[:, :part])
+    return _trimmed(np.asarray(values[:, 0, 0], np.float64))
 
 
 def kde_floor(
@@ -131,21 +161,23 @@ def kde_floor(
 @eqx.filter_jit
 def _fold_values(
     truth: Float[Array, "folds n dim"],
-    model: Float[Array, "folds n dim"],
+    models: Float[Array, "folds models n dim"],
     points: Float[Array, "folds k dim"],
-    shared: bool,
-) -> Float[Array, " folds"]:
-    def value(fold):
-        truth, model, points = fold
-        both = jnp.stack([truth, model])
-        bandwidths = (
-            jnp.broadcast_to(_cv_bandwidth(truth), (2,)) if shared else jax.lax.map(_cv_bandwidth, both)
-        )
-        fitted = lambda each: _log_densities(points, each[0], each[1][None]).mean()
-        log_truth, log_model = jax.lax.map(fitted, (both, bandwidths))
-        return log_truth - log_model
+) -> Float[Array, "folds models 2"]:
+    """Of each fold and each model: with bandwidths of their own, and with that of the truth."""
 
-    return jax.lax.map(value, (truth, model, points))
+    def value(fold):
+        truth, models, points = fold
+        bandwidth = _cv_bandwidth(truth)
+        log_truth = _log_densities(points, truth, bandwidth[None]).mean()
+
+        def against(model):
+            bandwidths = jnp.stack([_cv_bandwidth(model), bandwidth])
+            return log_truth - _log_densities(points, model, bandwidths).mean(axis=0)
+
+        return jax.lax.map(against, models)
+
+    return jax.lax.map(value, (truth, models, points))
 
 
 @eqx.filter_jit

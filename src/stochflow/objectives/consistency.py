@@ -76,8 +76,8 @@ def stacked_gaps(
     """[`one_to_two_gap`][stochflow.objectives.one_to_two_gap] of the first half of a batch,
     [`two_to_one_gap`][stochflow.objectives.two_to_one_gap] of the rest, and the likelihood of `pairs`.
 
-    A triplet goes one way only: for the same work twice as many of them are seen as if each went both ways, and the
-    means say the same with less noise. Calls that share weights are stacked into one, and what depends on a start and a
+    A triplet goes one way only, so that for the same work twice as many of them are seen as if each went both ways.
+    Calls that share weights are stacked into one, and what depends on a start and a
     gap alone is computed once: the same numbers as the three functions give with the same noise, in fewer and larger
     products. `triplets` is `(x_s, s, r, t, u)` and `pairs` is `(x_s, x_t, s, t, u)`, arrays with the batch in front.
 

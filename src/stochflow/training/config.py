@@ -30,7 +30,7 @@ class RunConfig:
 
     - `consistency`: the weight λ; 0 turns it off.
     - `one_to_two`, `two_to_one`: the weights of the two directions.
-    - `consistency_batch`: how many triplets a step.
+    - `consistency_batch`: how many triplets a step; half of them go each way, or all if one direction has no weight.
     - `one_way`: if not 0, gaps up to the horizon $H$ and longer than $2H/n$ learn from samples of $n$ shorter steps,
         which learn nothing from them, and the rest from the data alone; needs no bridge, and the weights of the
         directions are not used. What to choose where few pairs or none span the long gaps; the steps should be gaps
