@@ -50,7 +50,7 @@ class MissingSetting:
     steps: int = 36_000
     batch_size: int = 256
     learning_rate: float = 1e-2
-    consistency_batch: int = 128
+    consistency_batch: int = 256
     consistency_start: int = 22_000
     consistency_jitter: float = 0.05
     one_way_first: int = 20_000
