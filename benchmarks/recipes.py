@@ -16,7 +16,8 @@ import numpy as np
 
 from stochflow import FitConfig, StochasticFlow, fit
 from stochflow.data.lorenz import FRAME, lorenz_trajectories
-from stochflow.experiments.lorenz import LAGS, TRAIN_KEY, log_probs
+from stochflow.experiments.lorenz import TRAIN_KEY
+from stochflow.experiments.lorenz_scores import LAGS, log_probs
 
 VALIDATION_KEY = 5
 LAGS_FROM_ZERO = (10, 16, 20, 24, 30)

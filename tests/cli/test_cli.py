@@ -10,7 +10,8 @@ from stochflow.cli import app
 from stochflow.cli.main import main
 
 SMALL = [
-    *("--steps", "1000", "--paths", "64", "--batch-size", "32", "--kl-samples", "400"),
+    *("--steps", "1000", "--paths", "64", "--batch-size", "32", "--kl-samples", "1000"),
+    *("--kl-repeats", "2"),
     *("--taught-steps", "1000", "--taught-paths", "64"),
     *("--reference-pairs", "2", "--calibration-pairs", "16", "--consistency-starts", "2"),
 ]

@@ -161,3 +161,22 @@ def test_a_config_survives_json_and_refuses_strangers():
     assert FitConfig.from_json(config.to_json()) == config
     with pytest.raises(ValueError, match="unknown settings stepz; known are batch_size"):
         FitConfig.from_json('{"stepz": 3}')
+
+
+class Pair(eqx.Module):
+    outer: Point
+    inner: Point
+
+
+def test_what_the_inner_steps_train_the_outer_ones_leave_alone(getkey):
+    """The outer loss would have the inner point at 5, its own loss at 3; the outer point follows it."""
+    far = lambda model, data, step, key: (
+        ((model.outer.x - model.inner.x) ** 2 + (model.inner.x - 5) ** 2).sum(),
+        {},
+    )
+    near = lambda model, data, step, key: (((model.inner.x - data) ** 2).sum(), {})
+    problem = Problem(loss=far, data=jnp.array(3.0), inner_loss=near, inner=lambda model: model.inner)
+    config = _config(ema=0.0, consistency=1.0, bridge_steps=2)
+    trained = train(Pair(Point(jnp.zeros(2)), Point(jnp.zeros(2))), problem, config, key=getkey())
+    assert jnp.allclose(trained.model.inner.x, 3.0, atol=1e-2)
+    assert jnp.allclose(trained.model.outer.x, 3.0, atol=1e-2)

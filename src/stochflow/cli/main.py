@@ -141,6 +141,7 @@ def _was_given(context: typer.Context, name: str) -> bool:
 
 def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: bool) -> None:
     from ..experiments import lorenz as experiment, lorenz_report as report
+    from ..experiments.lorenz_scores import score_lorenz
 
     collected = []
     for number in range(seed, seed + seeds):
@@ -150,7 +151,7 @@ def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: b
             setting, seed=number, folder=folder, progress=False if as_json else None
         )
         train_seconds = result.history[-1]["seconds"]
-        scores = experiment.score_lorenz(result.flow, setting, seed=number)
+        scores = score_lorenz(result.flow, setting, seed=number)
         content = report.scores_json(scores, setting, {"seed": number, "train_seconds": train_seconds})
         write_json(folder / "scores.json", content)
         page = report.write_lorenz_report(folder, result, scores, setting, seed=number)

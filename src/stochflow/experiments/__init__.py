@@ -4,9 +4,5 @@ An experiment is short: a frozen setting, `fit`, and metrics; its figures and re
 line calls these; nothing else imports them.
 """
 
-from .lorenz import (
-    LorenzScores as LorenzScores,
-    LorenzSetting as LorenzSetting,
-    score_lorenz as score_lorenz,
-    train_lorenz as train_lorenz,
-)
+from .lorenz import LorenzSetting as LorenzSetting, train_lorenz as train_lorenz
+from .lorenz_scores import LorenzScores as LorenzScores, score_lorenz as score_lorenz

@@ -16,7 +16,8 @@ from ..inference import rollout
 from ..laws import Standardised
 from ..metrics import KLEstimate
 from ..training import FitResult
-from .lorenz import LAGS, LEVELS, TEST_KEY, LorenzScores, LorenzSetting, calibration_p_values, paths_at_times
+from .lorenz import LorenzSetting
+from .lorenz_scores import LAGS, LEVELS, TEST_KEY, LorenzScores, calibration_p_values, paths_at_times
 from .paper import HORIZONS, LORENZ_KFLOPS, LORENZ_KL, NSF_ROW, TIMES
 
 # The linear-noise approximation is a reference over short gaps only; over long ones it is off by hundreds of nats.
@@ -86,7 +87,7 @@ def likelihood_rows(scores: LorenzScores) -> Rows:
             f"{s.median_from_zero:.2f}",
             f"{s.worst:.1f}",
             f"{s.flow_on_reference:.2f}",
-            f"{s.reference:.2f} ± {s.reference_se:.2f}",
+            f"{s.reference:.2f} ± {s.reference_error:.2f}",
             f"{s.linear_noise:.2f}" if lag <= LONGEST_LINEAR_LAG else "–",
         )
         for lag, s in scores.log_likelihood.items()

@@ -22,9 +22,9 @@ from .lorenz import (
     TRAIN_KEY,
     Source,
     fit_and_teach,
-    kl_tables,
     require_at_least,
 )
+from .lorenz_scores import kl_tables
 from .paper import MISSING_BY_BRIDGE_STEPS, MISSING_BY_DIRECTION, MISSING_BY_WEIGHT
 
 SEEN = 20

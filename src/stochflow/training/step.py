@@ -124,8 +124,16 @@ def make_step(
     inner_filter: PyTree = None,
 ) -> Callable[[TrainState, PRNGKeyArray], tuple[TrainState, dict[str, Scalar]]]:
     """A pure step. `inner_loss`, if any, is first minimised for `bridge_steps` steps over the parameters that
-    `inner_filter` marks, at the same learning rate."""
+    `inner_filter` marks, at the same learning rate; the step itself then leaves those alone, as in the paper's
+    Algorithm 1."""
     schedule = make_schedule(config)
+    has_inner = inner_loss is not None and config.bridge_steps > 0
+
+    def outer_loss(params, step, key):
+        if has_inner:
+            inner, outer = eqx.partition(params, inner_filter)
+            params = eqx.combine(jax.lax.stop_gradient(inner), outer)
+        return loss(params, step, key)
 
     def update(take, params, opt_state, grads, shorten, rate):
         """A branch, and not a choice leaf by leaf: XLA would work out guard and schedule anew for every leaf."""
@@ -153,12 +161,12 @@ def make_step(
         loss_key, inner_key = jr.split(jr.fold_in(key, state.step))
         params, inner_opt_state = state.params, state.inner_opt_state
         rate = jnp.asarray(schedule(state.step - state.guard.non_finite - state.guard.outlying))
-        if inner_loss is not None and config.bridge_steps:
+        if has_inner:
             carry = params, inner_opt_state, state.step, rate
             (params, inner_opt_state, _, _), _ = jax.lax.scan(
                 inner_step, carry, jr.split(inner_key, config.bridge_steps)
             )
-        found = jax.value_and_grad(loss, has_aux=True)(params, state.step, loss_key)
+        found = jax.value_and_grad(outer_loss, has_aux=True)(params, state.step, loss_key)
         (value, metrics), grads = mean_of_all(found)
         norm = optax.tree.norm(pack(grads))
         guard, take, shorten = state.guard.judge(value, norm, config.clip, config.outlier)
