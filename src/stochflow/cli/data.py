@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import narwhals as nw
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ..forecasting import Forecaster, ForecasterConfig
@@ -80,7 +81,8 @@ def fit(
         print(json_text({"model": str(out)} | forecaster.card_))
         return
     print_card(forecaster.card_)
-    console.print(f"model: [bold]{out}[/]   next: stochflow forecast {out} --horizon {forecaster.horizon_}")
+    said = escape(str(out))
+    console.print(f"model: [bold]{said}[/]   next: stochflow forecast {said} --horizon {forecaster.horizon_}")
 
 
 def forecast(
@@ -180,10 +182,11 @@ def print_card(card: dict[str, Any]) -> None:
     table = Table("", "", title="Model card", show_header=False)
     for name, value in card.items():
         if name not in ("held_out", "two_steps_for_one"):
-            table.add_row(name.replace("_", " "), ", ".join(value) if isinstance(value, list) else str(value))
+            said = ", ".join(value) if isinstance(value, list) else str(value)
+            table.add_row(name.replace("_", " "), escape(said))
     for channel, found in card.get("two_steps_for_one", {}).items():
         said = f"median moved by {found['moved']:.2f} std, intervals {found['width']:.2f} times as wide"
-        table.add_row(f"two steps for one: {channel}", said)
+        table.add_row(f"two steps for one: {escape(channel)}", said)
     console.print(table)
     if not card.get("held_out"):
         return
@@ -193,7 +196,7 @@ def print_card(card: dict[str, Any]) -> None:
     for row in card["held_out"]:
         for channel, covered in row["coverage_of_90"].items():
             relative = row["relative_crps"][channel]
-            held.add_row(row["gap"], str(row["pairs"]), channel, f"{covered:.1%}", f"{relative:.3f}")
+            held.add_row(row["gap"], str(row["pairs"]), escape(channel), f"{covered:.1%}", f"{relative:.3f}")
     console.print(held)
 
 
@@ -239,11 +242,11 @@ def write_rows(frame: Any, out: Path | None, as_json: bool) -> None:
     if as_json:
         print(json_text(rows.rows(named=True), default=str))
     elif out is not None:
-        console.print(f"{len(rows)} rows: [bold]{out}[/]")
+        console.print(f"{len(rows)} rows: [bold]{escape(str(out))}[/]")
     else:
-        table = Table(*rows.columns)
+        table = Table(*map(escape, rows.columns))
         for row in rows.head(40).rows():
-            table.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row))
+            table.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else escape(str(cell)) for cell in row))
         console.print(table)
         if len(rows) > 40:
             console.print(f"and {len(rows) - 40} more rows: write them with --out.")

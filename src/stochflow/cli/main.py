@@ -11,6 +11,7 @@ from typing import Annotated
 import jax
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ..experiments.lorenz import LorenzSetting
@@ -46,13 +47,19 @@ def main() -> None:
     try:
         app()
     except (CheckpointError, ValueError, OSError, ImportError, FloatingPointError) as error:
-        Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False)
+        _say(error)
         sys.exit(1)
     except KeyboardInterrupt:
         Console(stderr=True).print(
             "interrupted; run the same command again to go on from the last checkpoint."
         )
         sys.exit(130)
+
+
+def _say(error: Exception) -> None:
+    """One sentence as it stands: brackets are no markup, and a terminal may break the line where it likes."""
+    said = escape(str(error))
+    Console(stderr=True, emoji=False).print(f"[red]error:[/] {said}", highlight=False, soft_wrap=True)
 
 
 def _use_two_devices() -> None:
@@ -86,12 +93,13 @@ def info(
     if as_json:
         print(json_text({"record": record, "last": rows[-1] if rows else None}))
         return
-    table = Table("setting", "value", title=str(folder))
-    for name, value in record.get("config", {}).items():
-        table.add_row(name, str(value))
+    table = Table("setting", "value", title=escape(str(folder)))
+    for name, value in record["config"].items():
+        table.add_row(escape(name), escape(str(value)))
     console.print(table)
     if rows:
-        console.print("last report: " + ", ".join(f"{name} {value:.6g}" for name, value in rows[-1].items()))
+        said = ", ".join(f"{name} {value:.6g}" for name, value in rows[-1].items())
+        console.print(f"last report: {said}", markup=False)
 
 
 def _about_file(path: Path, as_json: bool) -> None:
@@ -158,7 +166,8 @@ def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: b
         if not as_json:
             _print_tables(scores, report, number, train_seconds)
             console.print(
-                f"figures: {folder / 'figures'}   report: {page}   figures as JSON: {folder / 'scores.json'}"
+                f"figures: {folder / 'figures'}   report: {page}   figures as JSON: {folder / 'scores.json'}",
+                markup=False,
             )
             console.print(f"all in {time.monotonic() - begin:.0f} s")
     if as_json:
@@ -240,7 +249,7 @@ def mocap(
         seconds=result.seconds,
         key=jr.key(seed),
     )
-    console.print(f"figures, animation and report: [bold]{page}[/]")
+    console.print(f"figures, animation and report: [bold]{escape(str(page))}[/]")
 
 
 @reproduce.command("four-laws")
