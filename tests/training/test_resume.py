@@ -104,7 +104,7 @@ def test_a_finished_run_is_not_trained_again(finished_run, tmp_path):
     ("change", "message"),
     [
         ({"learning_rate": 0.5}, "its config.learning_rate is 0.01, not 0.5"),
-        ({"key": jr.key(9)}, "another key"),
+        ({"key": jr.key(9)}, "another key or seed"),
         ({"seed": 9}, "another data"),
     ],
 )
@@ -169,8 +169,11 @@ def test_what_a_kill_left_of_an_unfinished_write_is_in_nobodys_way(tmp_path):
 
 def test_a_flow_with_other_weights_is_another_run(finished_run, tmp_path, getkey):
     shutil.copytree(finished_run, tmp_path / "run")
-    with pytest.raises(CheckpointError, match="holds another run: its weights"):
+    with pytest.raises(
+        CheckpointError, match=r"begun with other weights \(another seed.*Give the same seed"
+    ) as caught:
         _fit(tmp_path / "run", flow=stochflow.StochasticFlow(1, width=4, layers=1, key=getkey()))
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["weights"] not in str(caught.value)
 
 
 def test_nothing_is_written_for_a_run_that_cannot_start(tmp_path, getkey):
@@ -228,3 +231,9 @@ def test_a_line_of_metrics_that_is_no_report_is_refused(line, wrong, tmp_path):
         CheckpointError, match=f"line 2 of .*metrics.jsonl is not a report of a run: .*{wrong}"
     ):
         run.rewind_metrics(9)
+
+
+def test_other_validation_data_are_said_in_words(tmp_path):
+    RunFolder.create(tmp_path, {"config": {}, "validation": None})
+    with pytest.raises(CheckpointError, match="begun with other validation data"):
+        RunFolder.create(tmp_path, {"config": {}, "validation": "5229f55b"})

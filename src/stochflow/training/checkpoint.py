@@ -168,8 +168,8 @@ class RunFolder:
             for name in sorted(set(known) | set(record)):
                 if known.get(name) != record.get(name):
                     raise CheckpointError(
-                        f"{folder.path} holds another run: its {_difference(name, known, record)}. Choose "
-                        "another folder, or delete this one."
+                        f"{folder.path} holds another run: {_difference(name, known, record)}. Give the same seed "
+                        "and settings to go on with it, choose another folder, or delete this one."
                     )
         elif any(folder.path.iterdir()):
             raise CheckpointError(
@@ -251,9 +251,19 @@ def _wrong_in(row: Any) -> str | None:
     return None if type(row["step"]) is int else "`step` must be an integer"
 
 
+# What a record holds fingerprints of, and what it means if they differ.
+FINGERPRINTS = {
+    "weights": "it was begun with other weights (another seed or another architecture)",
+    "validation": "it was begun with other validation data",
+    "starts": "it was begun with other starts of triplets",
+}
+
+
 def _difference(name, known, record):
+    if name in FINGERPRINTS:
+        return FINGERPRINTS[name]
     if isinstance(known.get(name), dict) and isinstance(record.get(name), dict):
         inner = next(k for k in record[name] | known[name] if known[name].get(k) != record[name].get(k))
-        return f"{name}.{inner} is {known[name].get(inner)!r}, not {record[name].get(inner)!r}"
-    both = f"{name} is {known.get(name)!r}, not {record.get(name)!r}"
-    return both if len(both) < LONGEST_DIFFERENCE else f"{name} is another one"
+        return f"its {name}.{inner} is {known[name].get(inner)!r}, not {record[name].get(inner)!r}"
+    both = f"its {name} is {known.get(name)!r}, not {record.get(name)!r}"
+    return both if len(both) < LONGEST_DIFFERENCE else f"its {name} is another one"
