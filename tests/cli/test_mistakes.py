@@ -56,3 +56,23 @@ def test_a_folder_of_another_program_is_refused(record, metrics, message, tmp_pa
     for flags in ([], ["--json"]):
         assert _run(monkeypatch, "info", tmp_path, *flags) == 1
         assert message in _error(capsys)
+
+
+@pytest.mark.parametrize("library", ["polars", "pandas"])
+@pytest.mark.parametrize(
+    ("name", "content", "wrong"),
+    [
+        ("empty.csv", b"", "cannot be read as CSV: it is empty."),
+        ("remarks.csv", b"# nothing\n", "cannot be read as CSV: it has no header."),
+        ("ragged.csv", b"# a\na,b\n1,2\n1,2,3\n", "cannot be read as CSV: line 4 has 3 cells, the header 2."),
+        ("latin.csv", b"a,b\n\xff\xfe,2\n", "cannot be read as CSV: "),
+        ("empty.parquet", b"", "cannot be read as Parquet: it is empty."),
+        ("text.parquet", b"a,b\n1,2\n" * 9, "cannot be read as Parquet: "),
+    ],
+)
+def test_a_file_that_is_no_table_is_named(library, name, content, wrong, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("stochflow.cli.data._library", lambda: pytest.importorskip(library))
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert _run(monkeypatch, "fit", path) == 1
+    assert f"{path} {wrong}" in _error(capsys)

@@ -1,5 +1,6 @@
 """From a file of rows to forecasts: `fit`, `forecast`, `impute` and `evaluate`."""
 
+import csv
 import dataclasses
 import shutil
 from pathlib import Path
@@ -207,12 +208,14 @@ def read_rows(path: Path, time: str | None, time_format: str | None) -> Any:
     if not path.is_file():
         raise ValueError(f"there is no file {path}.")
     library = _library()
-    if READERS[path.suffix.lower()] == "Parquet":
-        frame = library.read_parquet(path)
-    elif library.__name__ == "polars":
-        frame = library.read_csv(path, try_parse_dates=True, infer_schema_length=10_000, comment_prefix="#")
-    else:
-        frame = library.read_csv(path, comment="#")
+    try:
+        frame = _read(library, path)
+    except OSError:
+        raise
+    except Exception as error:  # of one library or the other, which need not be there
+        raise ValueError(
+            f"{path} cannot be read as {READERS[path.suffix.lower()]}: {_what_is_wrong(path, error)}."
+        ) from None
     if time_format is None:
         return frame
     rows = nw.from_native(frame, eager_only=True)
@@ -225,6 +228,36 @@ def read_rows(path: Path, time: str | None, time_format: str | None) -> Any:
         raise ValueError(
             f"time column {name!r} is not written as {time_format!r}: its first row is {rows[name][0]!r}."
         ) from None
+
+
+def _read(library: Any, path: Path) -> Any:
+    if READERS[path.suffix.lower()] == "Parquet":
+        return library.read_parquet(path)
+    if library.__name__ == "polars":
+        return library.read_csv(path, try_parse_dates=True, infer_schema_length=10_000, comment_prefix="#")
+    return library.read_csv(path, comment="#")
+
+
+def _what_is_wrong(path: Path, error: Exception) -> str:
+    """In our words if the file is empty or ragged, else the first line of the library's."""
+    if not path.stat().st_size:
+        return "it is empty"
+    if READERS[path.suffix.lower()] == "CSV" and (found := _ragged(path)):
+        return found
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _ragged(path: Path) -> str | None:
+    """The first line that has more cells than the header, if there is one, or that there is no header."""
+    with open(path, newline="", encoding="utf-8", errors="replace") as file:
+        lines = csv.reader(file)
+        rows = ((lines.line_num, row) for row in lines if row and not row[0].startswith("#"))
+        _, header = next(rows, (0, []))
+        if not header:
+            return "it has no header"
+        longer = ((number, len(row)) for number, row in rows if len(row) > len(header))
+        number, cells = next(longer, (0, 0))
+    return f"line {number} has {cells} cells, the header {len(header)}" if cells else None
 
 
 def write_rows(frame: Any, out: Path | None, as_json: bool) -> None:
