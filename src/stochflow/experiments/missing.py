@@ -67,6 +67,14 @@ class MissingSetting:
             if field.type is int and field.name not in ("consistency_start", "kl_samples"):
                 require_at_least(field.name, getattr(self, field.name), 1)
         require_at_least("kl_samples", self.kl_samples, LEAST_KL_SAMPLES)
+        require_at_least("taught_paths", self.taught_paths, 2)  # half of them from each kind of start
+        require_at_least("consistency_start", self.consistency_start, 0)
+        if not self.learning_rate > 0:  # so, and not `<= 0`, for the sake of nan
+            raise ValueError(f"`learning_rate` must be positive; got {self.learning_rate}.")
+        if not self.consistency_jitter >= 0:
+            raise ValueError(f"`consistency_jitter` must be at least 0; got {self.consistency_jitter}.")
+        if not 0 <= self.taught_start_fraction <= 1:
+            raise ValueError(f"`taught_start_fraction` must be in [0, 1]; got {self.taught_start_fraction}.")
 
     def fit_config(self, case: "Case") -> FitConfig:
         return FitConfig(
