@@ -15,13 +15,17 @@ from rich.table import Table
 from ..forecasting import Forecaster, ForecasterConfig
 from ..training.checkpoint import json_text
 from .flags import flags_from
+from .out import writable_file
 
 console = Console()
 READERS = {".csv": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
 
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of rows.")]
 Model = Annotated[Path, typer.Argument(help="A model file that `stochflow fit` wrote.")]
-Out = Annotated[Path | None, typer.Option(help="Write a CSV or Parquet file; without it, print.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Write a CSV or Parquet file; without it, print.", callback=writable_file),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of training, or of draws.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Format = Annotated[str | None, typer.Option(help="Of the times, if they are text: such as '%m/%d/%Y'.")]
@@ -40,7 +44,9 @@ def add_data_commands(app: typer.Typer) -> None:
 def fit(
     config: ForecasterConfig,
     data: Data,
-    out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("model.stochflow"),
+    out: Annotated[Path, typer.Option(help="The model file to write.", callback=writable_file)] = Path(
+        "model.stochflow"
+    ),
     id: Annotated[
         str | None, typer.Option("--id", help="Column of ids; `unique_id` if there is one.")
     ] = None,
@@ -266,6 +272,7 @@ def write_rows(frame: Any, out: Path | None, as_json: bool) -> None:
     if out is not None:
         if READERS.get(out.suffix.lower()) is None:
             raise ValueError(f"{out} must end in {', '.join(READERS)}.")
+        out.parent.mkdir(parents=True, exist_ok=True)
         part = out.with_name(out.name + ".part")
         try:
             (rows.write_parquet if READERS[out.suffix.lower()] == "Parquet" else rows.write_csv)(part)

@@ -21,6 +21,7 @@ from ..training.checkpoint import CheckpointError, RunFolder, json_text, write_j
 from .data import add_data_commands, print_card
 from .distill import register as register_distill
 from .flags import flags_from
+from .out import writable
 
 app = typer.Typer(
     help="Learn the transition law of a stochastic process; sample any gap in one step.",
@@ -35,7 +36,9 @@ console = Console()
 # Between so many devices of the CPU batches are shared: one for each core of a small machine.
 DEVICES = 2
 
-Out = Annotated[Path, typer.Option(help="Folder for checkpoints, figures, JSON and the report.")]
+Out = Annotated[
+    Path, typer.Option(help="Folder for checkpoints, figures, JSON and the report.", callback=writable)
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the first training run.")]
 Seeds = Annotated[int, typer.Option(min=1, help="How many training runs, with seeds one after another.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")]
@@ -58,7 +61,8 @@ def main() -> None:
 
 def _say(error: Exception) -> None:
     """One sentence as it stands: brackets are no markup, and a terminal may break the line where it likes."""
-    said = escape(str(error))
+    about_file = isinstance(error, OSError) and error.filename is not None
+    said = escape(f"{error.filename}: {error.strerror}." if about_file else str(error))
     Console(stderr=True, emoji=False).print(f"[red]error:[/] {said}", highlight=False, soft_wrap=True)
 
 
