@@ -197,14 +197,15 @@ def lorenz_missing(
     known = study.cases()
     if strangers := [name for name in only or [] if name not in known]:
         raise typer.BadParameter(f"no row {strangers[0]!r}; the rows are {', '.join(known)}.")
-    scores = []
+    scores, path = [], out / f"scores-seed{seed}.json"
+    study.read_scores(path)  # which refuses a file that is not ours, before anything is trained
     for number, name in enumerate(only or known):
         folder = out / f"seed{seed}-{list(known).index(name)}"
         result = study.train_missing(
             known[name], missing, seed=seed, folder=folder, progress=False if as_json else None
         )
         scores.append(study.score_missing(result, known[name], missing, key=jr.key(seed)))
-        write_json(out / f"scores-seed{seed}.json", scores)
+        write_json(path, study.merge_scores(study.read_scores(path), scores))
         if not as_json:
             _print_table(f"{number + 1} of {len(only or known)} rows", study.missing_rows(scores))
     if as_json:
