@@ -40,7 +40,7 @@ def add_data_commands(app: typer.Typer) -> None:
     app.command("evaluate")(evaluate)
 
 
-@flags_from(ForecasterConfig)
+@flags_from(ForecasterConfig, explained_by=(Forecaster,))
 def fit(
     config: ForecasterConfig,
     data: Data,
@@ -144,7 +144,7 @@ def impute(
     write_rows(forecaster.impute(frame, samples=samples, random_state=seed), out, as_json)
 
 
-@flags_from(ForecasterConfig)
+@flags_from(ForecasterConfig, explained_by=(Forecaster,))
 def evaluate(
     config: ForecasterConfig,
     data: Data,

@@ -18,6 +18,7 @@ from ..experiments.lorenz import LorenzSetting
 from ..experiments.missing import MissingSetting
 from ..experiments.mocap import MocapSetting
 from ..training.checkpoint import CheckpointError, RunFolder, json_text, write_json
+from ..training.config import FitConfig, LatentConfig, RunConfig
 from .data import add_data_commands, print_card
 from .distill import register as register_distill
 from .flags import flags_from
@@ -125,7 +126,7 @@ def demo(out: Out = Path("runs/demo"), seed: Seed = 0) -> None:
 
 
 @reproduce.command("lorenz")
-@flags_from(LorenzSetting)
+@flags_from(LorenzSetting, explained_by=(FitConfig, RunConfig))
 def lorenz(
     context: typer.Context,
     setting: LorenzSetting,
@@ -179,7 +180,7 @@ def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: b
 
 
 @reproduce.command("lorenz-missing")
-@flags_from(MissingSetting)
+@flags_from(MissingSetting, explained_by=(FitConfig, RunConfig))
 def lorenz_missing(
     missing: MissingSetting,
     out: Out = Path("runs/lorenz-missing"),
@@ -213,7 +214,7 @@ def lorenz_missing(
 
 
 @reproduce.command("mocap")
-@flags_from(MocapSetting)
+@flags_from(MocapSetting, explained_by=(LatentConfig, RunConfig))
 def mocap(
     setting: MocapSetting,
     out: Out = Path("runs/mocap"),

@@ -42,10 +42,19 @@ ONE_WAY_STEPS = 8
 
 @dataclasses.dataclass(frozen=True)
 class MissingSetting:
-    """The budget of one run of the study: `steps` with a loss, or twice `taught_steps` where the law teaches itself.
+    """The budget of one run of the study.
 
-    Where the loss goes one way there are `one_way_first` steps on the data alone, so that the teacher is at rest when
-    the loss begins, and then `one_way_steps` with `one_way_batch` triplets each.
+    - `steps`: how many updates, where there is a loss that goes both ways, or none.
+    - `batch_size`: how many pairs an update.
+    - `one_way_first`: where the loss goes one way, updates on the data alone, so that the teacher is at rest when the
+        loss begins.
+    - `one_way_steps`: then so many updates with the loss that goes one way.
+    - `one_way_batch`: of so many triplets each.
+    - `taught_steps`: where the law teaches itself, so many updates on the data alone, and as many on both.
+    - `taught_paths`: series that the law then makes, half of them from starts at t = 0.
+    - `taught_start_fraction`: the share of pairs that start at the first row of a series, when the law teaches itself.
+    - `kl_samples`: how many behind each KL.
+    - `kl_repeats`: how often each KL is estimated anew.
     """
 
     steps: int = 36_000
