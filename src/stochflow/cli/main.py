@@ -62,9 +62,10 @@ def main() -> None:
 
 def _say(error: Exception) -> None:
     """One sentence as it stands: brackets are no markup, and a terminal may break the line where it likes."""
-    about_file = isinstance(error, OSError) and error.filename is not None
-    said = escape(f"{error.filename}: {error.strerror}." if about_file else str(error))
-    Console(stderr=True, emoji=False).print(f"[red]error:[/] {said}", highlight=False, soft_wrap=True)
+    said = str(error)
+    if isinstance(error, OSError) and error.filename is not None:  # without the number of the error
+        said = f"{error.filename}: {error.strerror}."
+    Console(stderr=True, emoji=False).print(f"[red]error:[/] {escape(said)}", highlight=False, soft_wrap=True)
 
 
 def _use_two_devices() -> None:
