@@ -41,7 +41,7 @@ def test_reproduce_lorenz_writes_everything_and_goes_on_where_it_was(tmp_path):
 
 def test_info_shows_a_run(tmp_path, monkeypatch, capsys):
     (tmp_path / "config.json").write_text(json.dumps({"config": {"steps": 7}}))
-    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 7, "loss": 1.5}) + "\n")
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 7, "seconds": 1.0, "loss": 1.5}) + "\n")
     assert _run(monkeypatch, "info", tmp_path) == 0
     assert "loss 1.5" in capsys.readouterr().out
     assert _run(monkeypatch, "info", tmp_path, "--json") == 0
@@ -49,12 +49,13 @@ def test_info_shows_a_run(tmp_path, monkeypatch, capsys):
 
 
 def test_json_for_machines_has_no_nan(tmp_path, monkeypatch, capsys):
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "metrics.jsonl").write_text('{"step": 7, "loss": null}\n{"step": 8, "loss": NaN}\n')
+    (tmp_path / "config.json").write_text('{"config": {"steps": 8}}')
+    rows = ['{"step": 7, "seconds": 1, "loss": null}\n', '{"step": 8, "seconds": 2, "loss": NaN}\n']
+    (tmp_path / "metrics.jsonl").write_text("".join(rows))
     assert _run(monkeypatch, "info", tmp_path) == 0
     assert "loss nan" in capsys.readouterr().out
     assert _run(monkeypatch, "info", tmp_path, "--json") == 0
-    assert '"last": {"step": 8, "loss": null}' in capsys.readouterr().out
+    assert '"last": {"step": 8, "seconds": 2, "loss": null}' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

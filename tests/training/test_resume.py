@@ -104,7 +104,7 @@ def test_a_finished_run_is_not_trained_again(finished_run, tmp_path):
     ("change", "message"),
     [
         ({"learning_rate": 0.5}, "its config.learning_rate is 0.01, not 0.5"),
-        ({"key": jr.key(9)}, "another key"),
+        ({"key": jr.key(9)}, "another key or seed"),
         ({"seed": 9}, "another data"),
     ],
 )
@@ -150,10 +150,10 @@ def test_half_a_line_of_metrics_is_left_out(finished_run, tmp_path):
 def test_what_is_no_number_is_null_in_the_file_and_nan_when_read(finished_run, tmp_path):
     shutil.copytree(finished_run, tmp_path / "run")
     run = RunFolder.open(tmp_path / "run")
-    run.append_metrics({"step": 30, "loss": float("nan"), "rate": float("inf")})
+    run.append_metrics({"step": 30, "seconds": 4.0, "loss": float("nan"), "rate": float("inf")})
     refuse = lambda name: pytest.fail(f"{name} is not JSON")
     last = (run.path / "metrics.jsonl").read_text().splitlines()[-1]
-    assert json.loads(last, parse_constant=refuse) == {"step": 30, "loss": None, "rate": None}
+    assert json.loads(last, parse_constant=refuse) == {"step": 30, "seconds": 4.0, "loss": None, "rate": None}
     assert np.isnan(run.read_metrics()[-1]["loss"])
 
 
@@ -169,8 +169,11 @@ def test_what_a_kill_left_of_an_unfinished_write_is_in_nobodys_way(tmp_path):
 
 def test_a_flow_with_other_weights_is_another_run(finished_run, tmp_path, getkey):
     shutil.copytree(finished_run, tmp_path / "run")
-    with pytest.raises(CheckpointError, match="holds another run: its weights"):
+    with pytest.raises(
+        CheckpointError, match=r"begun with other weights \(another seed.*Give the same seed"
+    ) as caught:
         _fit(tmp_path / "run", flow=stochflow.StochasticFlow(1, width=4, layers=1, key=getkey()))
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["weights"] not in str(caught.value)
 
 
 def test_nothing_is_written_for_a_run_that_cannot_start(tmp_path, getkey):
@@ -196,6 +199,41 @@ def test_a_model_is_described_alike_by_the_next_process():
 
 
 def test_a_folder_of_another_model_says_so_in_one_sentence(tmp_path):
-    RunFolder.create(tmp_path, {"model": "a" * 1000})
+    RunFolder.create(tmp_path, {"config": {}, "model": "a" * 1000})
     with pytest.raises(CheckpointError, match="holds another run: its model is another one"):
-        RunFolder.create(tmp_path, {"model": "b" * 1000})
+        RunFolder.create(tmp_path, {"config": {}, "model": "b" * 1000})
+
+
+@pytest.mark.parametrize("record", ["[]", "5", "{}", '{"config": 5}', "{", b"\xff"])
+def test_a_record_that_is_none_is_refused(record, tmp_path):
+    (tmp_path / "config.json").write_bytes(record if isinstance(record, bytes) else record.encode())
+    for attempt in (RunFolder.open, lambda path: RunFolder.create(path, {"config": {}})):
+        with pytest.raises(CheckpointError, match=r"config\.json is not .*; choose another folder"):
+            attempt(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("5", "not a JSON object"),
+        ('{"loss": 1.0}', "no `step`"),
+        ('{"step": 2}', "no `seconds`"),
+        ('{"step": 2.5, "seconds": 1}', "`step` must be an integer"),
+        ('{"step": null, "seconds": 1}', "`step` must be an integer"),
+        ('{"step": 2, "seconds": 1, "loss": "low"}', "`loss` must be a number"),
+        ('{"step": 2, "seconds": true}', "`seconds` must be a number"),
+    ],
+)
+def test_a_line_of_metrics_that_is_no_report_is_refused(line, wrong, tmp_path):
+    run = RunFolder.create(tmp_path / "run", {"config": {}})
+    (run.path / "metrics.jsonl").write_text(f'{{"step": 1, "seconds": 1}}\n{line}\n')
+    with pytest.raises(
+        CheckpointError, match=f"line 2 of .*metrics.jsonl is not a report of a run: .*{wrong}"
+    ):
+        run.rewind_metrics(9)
+
+
+def test_other_validation_data_are_said_in_words(tmp_path):
+    RunFolder.create(tmp_path, {"config": {}, "validation": None})
+    with pytest.raises(CheckpointError, match="begun with other validation data"):
+        RunFolder.create(tmp_path, {"config": {}, "validation": "5229f55b"})

@@ -1,5 +1,6 @@
 """From a file of rows to forecasts: `fit`, `forecast`, `impute` and `evaluate`."""
 
+import csv
 import dataclasses
 import shutil
 from pathlib import Path
@@ -8,18 +9,23 @@ from typing import Annotated, Any
 import narwhals as nw
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ..forecasting import Forecaster, ForecasterConfig
 from ..training.checkpoint import json_text
 from .flags import flags_from
+from .out import writable_file
 
 console = Console()
 READERS = {".csv": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
 
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of rows.")]
 Model = Annotated[Path, typer.Argument(help="A model file that `stochflow fit` wrote.")]
-Out = Annotated[Path | None, typer.Option(help="Write a CSV or Parquet file; without it, print.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Write a CSV or Parquet file; without it, print.", callback=writable_file),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of training, or of draws.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Format = Annotated[str | None, typer.Option(help="Of the times, if they are text: such as '%m/%d/%Y'.")]
@@ -34,11 +40,13 @@ def add_data_commands(app: typer.Typer) -> None:
     app.command("evaluate")(evaluate)
 
 
-@flags_from(ForecasterConfig)
+@flags_from(ForecasterConfig, explained_by=(Forecaster,))
 def fit(
     config: ForecasterConfig,
     data: Data,
-    out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("model.stochflow"),
+    out: Annotated[Path, typer.Option(help="The model file to write.", callback=writable_file)] = Path(
+        "model.stochflow"
+    ),
     id: Annotated[
         str | None, typer.Option("--id", help="Column of ids; `unique_id` if there is one.")
     ] = None,
@@ -80,7 +88,8 @@ def fit(
         print(json_text({"model": str(out)} | forecaster.card_))
         return
     print_card(forecaster.card_)
-    console.print(f"model: [bold]{out}[/]   next: stochflow forecast {out} --horizon {forecaster.horizon_}")
+    said = escape(str(out))
+    console.print(f"model: [bold]{said}[/]   next: stochflow forecast {said} --horizon {forecaster.horizon_}")
 
 
 def forecast(
@@ -135,7 +144,7 @@ def impute(
     write_rows(forecaster.impute(frame, samples=samples, random_state=seed), out, as_json)
 
 
-@flags_from(ForecasterConfig)
+@flags_from(ForecasterConfig, explained_by=(Forecaster,))
 def evaluate(
     config: ForecasterConfig,
     data: Data,
@@ -180,10 +189,11 @@ def print_card(card: dict[str, Any]) -> None:
     table = Table("", "", title="Model card", show_header=False)
     for name, value in card.items():
         if name not in ("held_out", "two_steps_for_one"):
-            table.add_row(name.replace("_", " "), ", ".join(value) if isinstance(value, list) else str(value))
+            said = ", ".join(value) if isinstance(value, list) else str(value)
+            table.add_row(name.replace("_", " "), escape(said))
     for channel, found in card.get("two_steps_for_one", {}).items():
         said = f"median moved by {found['moved']:.2f} std, intervals {found['width']:.2f} times as wide"
-        table.add_row(f"two steps for one: {channel}", said)
+        table.add_row(f"two steps for one: {escape(channel)}", said)
     console.print(table)
     if not card.get("held_out"):
         return
@@ -193,7 +203,7 @@ def print_card(card: dict[str, Any]) -> None:
     for row in card["held_out"]:
         for channel, covered in row["coverage_of_90"].items():
             relative = row["relative_crps"][channel]
-            held.add_row(row["gap"], str(row["pairs"]), channel, f"{covered:.1%}", f"{relative:.3f}")
+            held.add_row(row["gap"], str(row["pairs"]), escape(channel), f"{covered:.1%}", f"{relative:.3f}")
     console.print(held)
 
 
@@ -204,12 +214,14 @@ def read_rows(path: Path, time: str | None, time_format: str | None) -> Any:
     if not path.is_file():
         raise ValueError(f"there is no file {path}.")
     library = _library()
-    if READERS[path.suffix.lower()] == "Parquet":
-        frame = library.read_parquet(path)
-    elif library.__name__ == "polars":
-        frame = library.read_csv(path, try_parse_dates=True, infer_schema_length=10_000, comment_prefix="#")
-    else:
-        frame = library.read_csv(path, comment="#")
+    try:
+        frame = _read(library, path)
+    except OSError:
+        raise
+    except Exception as error:  # of one library or the other, which need not be there
+        raise ValueError(
+            f"{path} cannot be read as {READERS[path.suffix.lower()]}: {_what_is_wrong(path, error)}."
+        ) from None
     if time_format is None:
         return frame
     rows = nw.from_native(frame, eager_only=True)
@@ -224,12 +236,43 @@ def read_rows(path: Path, time: str | None, time_format: str | None) -> Any:
         ) from None
 
 
+def _read(library: Any, path: Path) -> Any:
+    if READERS[path.suffix.lower()] == "Parquet":
+        return library.read_parquet(path)
+    if library.__name__ == "polars":
+        return library.read_csv(path, try_parse_dates=True, infer_schema_length=10_000, comment_prefix="#")
+    return library.read_csv(path, comment="#")
+
+
+def _what_is_wrong(path: Path, error: Exception) -> str:
+    """In our words if the file is empty or ragged, else the first line of the library's."""
+    if not path.stat().st_size:
+        return "it is empty"
+    if READERS[path.suffix.lower()] == "CSV" and (found := _ragged(path)):
+        return found
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _ragged(path: Path) -> str | None:
+    """The first line that has more cells than the header, if there is one, or that there is no header."""
+    with open(path, newline="", encoding="utf-8", errors="replace") as file:
+        lines = csv.reader(file)
+        rows = ((lines.line_num, row) for row in lines if row and not row[0].startswith("#"))
+        _, header = next(rows, (0, []))
+        if not header:
+            return "it has no header"
+        longer = ((number, len(row)) for number, row in rows if len(row) > len(header))
+        number, cells = next(longer, (0, 0))
+    return f"line {number} has {cells} cells, the header {len(header)}" if cells else None
+
+
 def write_rows(frame: Any, out: Path | None, as_json: bool) -> None:
     """To a file by its ending, or to the screen."""
     rows = nw.from_native(frame, eager_only=True)
     if out is not None:
         if READERS.get(out.suffix.lower()) is None:
             raise ValueError(f"{out} must end in {', '.join(READERS)}.")
+        out.parent.mkdir(parents=True, exist_ok=True)
         part = out.with_name(out.name + ".part")
         try:
             (rows.write_parquet if READERS[out.suffix.lower()] == "Parquet" else rows.write_csv)(part)
@@ -239,11 +282,11 @@ def write_rows(frame: Any, out: Path | None, as_json: bool) -> None:
     if as_json:
         print(json_text(rows.rows(named=True), default=str))
     elif out is not None:
-        console.print(f"{len(rows)} rows: [bold]{out}[/]")
+        console.print(f"{len(rows)} rows: [bold]{escape(str(out))}[/]")
     else:
-        table = Table(*rows.columns)
+        table = Table(*map(escape, rows.columns))
         for row in rows.head(40).rows():
-            table.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row))
+            table.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else escape(str(cell)) for cell in row))
         console.print(table)
         if len(rows) > 40:
             console.print(f"and {len(rows) - 40} more rows: write them with --out.")

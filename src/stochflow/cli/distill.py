@@ -13,8 +13,12 @@ from ..distillation import DistillConfig
 from ..sde import SDE
 from ..training.checkpoint import json_text, write_json
 from .flags import flags_from
+from .out import writable
 
-Out = Annotated[Path | None, typer.Option(help="Run folder, for checkpoints and the comparison as JSON.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Run folder, for checkpoints and the comparison as JSON.", callback=writable),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")]
 console = Console()

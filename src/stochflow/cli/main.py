@@ -11,15 +11,18 @@ from typing import Annotated
 import jax
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ..experiments.lorenz import LorenzSetting
 from ..experiments.missing import MissingSetting
 from ..experiments.mocap import MocapSetting
 from ..training.checkpoint import CheckpointError, RunFolder, json_text, write_json
+from ..training.config import FitConfig, LatentConfig, RunConfig
 from .data import add_data_commands, print_card
 from .distill import register as register_distill
 from .flags import flags_from
+from .out import writable
 
 app = typer.Typer(
     help="Learn the transition law of a stochastic process; sample any gap in one step.",
@@ -34,7 +37,9 @@ console = Console()
 # Between so many devices of the CPU batches are shared: one for each core of a small machine.
 DEVICES = 2
 
-Out = Annotated[Path, typer.Option(help="Folder for checkpoints, figures, JSON and the report.")]
+Out = Annotated[
+    Path, typer.Option(help="Folder for checkpoints, figures, JSON and the report.", callback=writable)
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the first training run.")]
 Seeds = Annotated[int, typer.Option(min=1, help="How many training runs, with seeds one after another.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")]
@@ -46,13 +51,21 @@ def main() -> None:
     try:
         app()
     except (CheckpointError, ValueError, OSError, ImportError, FloatingPointError) as error:
-        Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False)
+        _say(error)
         sys.exit(1)
     except KeyboardInterrupt:
         Console(stderr=True).print(
             "interrupted; run the same command again to go on from the last checkpoint."
         )
         sys.exit(130)
+
+
+def _say(error: Exception) -> None:
+    """One sentence as it stands: brackets are no markup, and a terminal may break the line where it likes."""
+    said = str(error)
+    if isinstance(error, OSError) and error.filename is not None:  # without the number of the error
+        said = f"{error.filename}: {error.strerror}."
+    Console(stderr=True, emoji=False).print(f"[red]error:[/] {escape(said)}", highlight=False, soft_wrap=True)
 
 
 def _use_two_devices() -> None:
@@ -86,12 +99,13 @@ def info(
     if as_json:
         print(json_text({"record": record, "last": rows[-1] if rows else None}))
         return
-    table = Table("setting", "value", title=str(folder))
-    for name, value in record.get("config", {}).items():
-        table.add_row(name, str(value))
+    table = Table("setting", "value", title=escape(str(folder)))
+    for name, value in record["config"].items():
+        table.add_row(escape(name), escape(str(value)))
     console.print(table)
     if rows:
-        console.print("last report: " + ", ".join(f"{name} {value:.6g}" for name, value in rows[-1].items()))
+        said = ", ".join(f"{name} {value:.6g}" for name, value in rows[-1].items())
+        console.print(f"last report: {said}", markup=False)
 
 
 def _about_file(path: Path, as_json: bool) -> None:
@@ -113,7 +127,7 @@ def demo(out: Out = Path("runs/demo"), seed: Seed = 0) -> None:
 
 
 @reproduce.command("lorenz")
-@flags_from(LorenzSetting)
+@flags_from(LorenzSetting, explained_by=(FitConfig, RunConfig))
 def lorenz(
     context: typer.Context,
     setting: LorenzSetting,
@@ -159,7 +173,8 @@ def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: b
         if not as_json:
             _print_tables(scores, report, number, train_seconds)
             console.print(
-                f"figures: {folder / 'figures'}   report: {page}   figures as JSON: {folder / 'scores.json'}"
+                f"figures: {folder / 'figures'}   report: {page}   figures as JSON: {folder / 'scores.json'}",
+                markup=False,
             )
             console.print(f"all in {time.monotonic() - begin:.0f} s")
     if as_json:
@@ -167,7 +182,7 @@ def _lorenz(setting: LorenzSetting, out: Path, seed: int, seeds: int, as_json: b
 
 
 @reproduce.command("lorenz-missing")
-@flags_from(MissingSetting)
+@flags_from(MissingSetting, explained_by=(FitConfig, RunConfig))
 def lorenz_missing(
     missing: MissingSetting,
     out: Out = Path("runs/lorenz-missing"),
@@ -185,14 +200,15 @@ def lorenz_missing(
     known = study.cases()
     if strangers := [name for name in only or [] if name not in known]:
         raise typer.BadParameter(f"no row {strangers[0]!r}; the rows are {', '.join(known)}.")
-    scores = []
+    scores, path = [], out / f"scores-seed{seed}.json"
+    study.read_scores(path)  # which refuses a file that is not ours, before anything is trained
     for number, name in enumerate(only or known):
         folder = out / f"seed{seed}-{list(known).index(name)}"
         result = study.train_missing(
             known[name], missing, seed=seed, folder=folder, progress=False if as_json else None
         )
         scores.append(study.score_missing(result, known[name], missing, key=jr.key(seed)))
-        write_json(out / f"scores-seed{seed}.json", scores)
+        write_json(path, study.merge_scores(study.read_scores(path), scores))
         if not as_json:
             _print_table(f"{number + 1} of {len(only or known)} rows", study.missing_rows(scores))
     if as_json:
@@ -200,7 +216,7 @@ def lorenz_missing(
 
 
 @reproduce.command("mocap")
-@flags_from(MocapSetting)
+@flags_from(MocapSetting, explained_by=(LatentConfig, RunConfig))
 def mocap(
     setting: MocapSetting,
     out: Out = Path("runs/mocap"),
@@ -241,7 +257,7 @@ def mocap(
         seconds=result.seconds,
         key=jr.key(seed),
     )
-    console.print(f"figures, animation and report: [bold]{page}[/]")
+    console.print(f"figures, animation and report: [bold]{escape(str(page))}[/]")
 
 
 @reproduce.command("four-laws")

@@ -12,14 +12,15 @@ class DistillConfig:
 
     **The flow** (see [`StochasticFlow`][stochflow.StochasticFlow])
 
-    - `width`, `depth`, `layers`, `coupling`, `bins`, `tails`, `octaves`, `clock`. Smaller is faster to sample: a flow
-        need only be as exact as the solver that it replaces.
+    - `width`, `depth`, `layers`, `coupling`, `bins`, `tails`, `octaves`, `clock`: of the flow. Smaller is faster to
+        sample: a flow need only be as exact as the solver that it replaces.
 
     **Training**
 
-    - `steps`, `batch_size`: at most so many updates, of so many pairs each.
-    - `learning_rate`, `warmup_steps`, `ema`: Muon's rate, which then falls to zero along a cosine; the decay of the
-        moving average of the weights.
+    - `steps`: at most so many updates.
+    - `batch_size`: of so many pairs each.
+    - `learning_rate`, `warmup_steps`: Muon's rate, reached after the warm-up; it then falls to zero along a cosine.
+    - `ema`: the decay of the moving average of the weights.
     - `log_every`: steps between validations, and between two sets of paths; must divide `steps`.
     - `patience`: stop after this many validations in a row without a better held-out likelihood; `None` never does.
     - `checkpoint_seconds`: a checkpoint is written at the first validation after this time.

@@ -65,6 +65,11 @@ class LorenzSetting:
         require_at_least("calibration_pairs", self.calibration_pairs, 2)
         require_at_least("kl_repeats", self.kl_repeats, 1)
         require_at_least("kl_samples", self.kl_samples, LEAST_KL_SAMPLES)
+        for name in ("short_gaps", "taught_learning_rate"):
+            if not (value := getattr(self, name)) > 0:  # so, and not `<= 0`, for the sake of nan
+                raise ValueError(f"`{name}` must be positive; got {value}.")
+        if not 0 <= self.taught_start_fraction <= 1:
+            raise ValueError(f"`taught_start_fraction` must be in [0, 1]; got {self.taught_start_fraction}.")
         self.fit_config()  # which refuses what `fit` would, before any data is made
 
     @classmethod

@@ -1,6 +1,7 @@
 """F.1 of the paper: Lorenz paths of which only 20 frames in a row are seen, and gaps that no pair spans."""
 
 import dataclasses
+import json
 import math
 import os
 import warnings
@@ -41,10 +42,19 @@ ONE_WAY_STEPS = 8
 
 @dataclasses.dataclass(frozen=True)
 class MissingSetting:
-    """The budget of one run of the study: `steps` with a loss, or twice `taught_steps` where the law teaches itself.
+    """The budget of one run of the study.
 
-    Where the loss goes one way there are `one_way_first` steps on the data alone, so that the teacher is at rest when
-    the loss begins, and then `one_way_steps` with `one_way_batch` triplets each.
+    - `steps`: how many updates, where there is a loss that goes both ways, or none.
+    - `batch_size`: how many pairs an update.
+    - `one_way_first`: where the loss goes one way, updates on the data alone, so that the teacher is at rest when the
+        loss begins.
+    - `one_way_steps`: then so many updates with the loss that goes one way.
+    - `one_way_batch`: of so many triplets each.
+    - `taught_steps`: where the law teaches itself, so many updates on the data alone, and as many on both.
+    - `taught_paths`: series that the law then makes, half of them from starts at t = 0.
+    - `taught_start_fraction`: the share of pairs that start at the first row of a series, when the law teaches itself.
+    - `kl_samples`: how many behind each KL.
+    - `kl_repeats`: how often each KL is estimated anew.
     """
 
     steps: int = 36_000
@@ -67,6 +77,14 @@ class MissingSetting:
             if field.type is int and field.name not in ("consistency_start", "kl_samples"):
                 require_at_least(field.name, getattr(self, field.name), 1)
         require_at_least("kl_samples", self.kl_samples, LEAST_KL_SAMPLES)
+        require_at_least("taught_paths", self.taught_paths, 2)  # half of them from each kind of start
+        require_at_least("consistency_start", self.consistency_start, 0)
+        if not self.learning_rate > 0:  # so, and not `<= 0`, for the sake of nan
+            raise ValueError(f"`learning_rate` must be positive; got {self.learning_rate}.")
+        if not self.consistency_jitter >= 0:
+            raise ValueError(f"`consistency_jitter` must be at least 0; got {self.consistency_jitter}.")
+        if not 0 <= self.taught_start_fraction <= 1:
+            raise ValueError(f"`taught_start_fraction` must be in [0, 1]; got {self.taught_start_fraction}.")
 
     def fit_config(self, case: "Case") -> FitConfig:
         return FitConfig(
@@ -231,6 +249,26 @@ def score_missing(
         "kl": {f"{h:g}": plain(row) for h, row in kl.items()},
         "floor": plain(floor),
     }
+
+
+def read_scores(path: Path) -> list[dict[str, Any]]:
+    """The rows that a file of scores holds; none if there is no file."""
+    try:
+        rows = json.loads(path.read_bytes()) if path.exists() else []
+        if isinstance(rows, list) and all(isinstance(row["case"]["name"], str) for row in rows):
+            return rows
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise ValueError(
+        f"{path} holds no rows of this study, and is not overwritten: move it away, or choose another folder."
+    )
+
+
+def merge_scores(kept: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of both in the order of the study; of two with one name the new one."""
+    rows = {row["case"]["name"]: row for row in [*kept, *new]}
+    order = [name for name in cases() if name in rows]
+    return [rows.pop(name) for name in order] + list(rows.values())
 
 
 def missing_rows(scores: list[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -56,14 +56,24 @@ PARTS = ("principal", "paper")
 
 @dataclasses.dataclass(frozen=True)
 class MocapSetting:
-    """The model, the budget and the weights of a run.
+    """The model, the budget and the weights of a run; what is not named here is handed to the fit.
 
-    The defaults are ours: training sequences at `speeds` paces between `slowest` and `fastest` times their own; a state
-    that begins as principal components and their rates of change, read by a linear window, with `slow` dimensions that
-    a GRU reads (by default two in set-up 2, where there is a past to read); a transition that knows the period of the
-    `gait`. After `steps` updates, `taught_steps` more in which only gaps of up to `taught_lag` frames learn from the
-    data, and longer ones from `one_way` short steps of the law itself. `parts="paper"` has the paper's architecture and
-    asks for other weights (docs/notes/mocap.md).
+    - `setup`: of the paper, 1 or 2.
+    - `parts`: `"principal"`, a state that begins as principal components and their rates of change, read by a linear
+        window, or `"paper"`, the paper's architecture. That asks for other weights (docs/notes/mocap.md).
+    - `components`: how many principal components.
+    - `slow`: further dimensions of the state, which a GRU reads; by default two in set-up 2, where there is a past to
+        read, and none in set-up 1.
+    - `gait`: the period of the walk, which the transition knows; 0 if it should not.
+    - `width`: of the transition's networks.
+    - `speeds`: at so many paces the training sequences are shown.
+    - `slowest`, `fastest`: of those paces, in terms of the sequences' own.
+    - `taught_steps`: after `steps` updates so many more, in which long gaps learn from the law itself.
+    - `taught_rate`: the learning rate of those.
+    - `taught_lag`: up to so many frames gaps then learn from the data.
+    - `one_way`: from so many short steps of the law longer gaps then learn.
+    - `observation_std`: of the emission to begin with; by default that of the set-up.
+    - `samples`: draws behind each forecast.
     """
 
     setup: int = 2

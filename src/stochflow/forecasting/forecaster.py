@@ -46,9 +46,11 @@ class Forecaster:
         default. Forecasts further ahead are chained.
     - `support`: for channels that cannot be anything: `{"price": "positive", "share": (0, 1)}`.
     - `scaling`: `"global"` measures all series alike, `"series"` each in its own mean and spread; `"auto"` decides.
-    - `steps`, `batch_size`, `learning_rate`, `weight_decay`, `width`, `depth`: of the training of a flow; a latent one
-        takes `steps` alone. `depth` 0, the default, is a law whose parameters are linear in what is read of the past;
-        more is for many series.
+    - `steps`: how many updates, of a flow or of a latent model.
+    - `batch_size`: how many pairs an update, of a flow alone.
+    - `learning_rate`, `weight_decay`: of the optimiser, of a flow alone.
+    - `width`, `depth`: of the networks, of a flow alone. `depth` 0, the default, is a law whose parameters are linear
+        in what is read of the past; more is for many series.
     - `folds`: parts that are held out in turn, to see how far the law's drift and spread are to be believed; 0 for
         none.
     - `random_state`: seed of the training and, unless they are given one, of forecasts.

@@ -168,8 +168,8 @@ class RunFolder:
             for name in sorted(set(known) | set(record)):
                 if known.get(name) != record.get(name):
                     raise CheckpointError(
-                        f"{folder.path} holds another run: its {_difference(name, known, record)}. Choose "
-                        "another folder, or delete this one."
+                        f"{folder.path} holds another run: {_difference(name, known, record)}. Give the same seed "
+                        "and settings to go on with it, choose another folder, or delete this one."
                     )
         elif any(folder.path.iterdir()):
             raise CheckpointError(
@@ -185,19 +185,29 @@ class RunFolder:
         folder = cls(Path(path))
         if not (folder.path / CONFIG).is_file():
             raise CheckpointError(f"{folder.path} is not a run folder: it has no {CONFIG}.")
+        folder.read_config()  # which refuses the file of another program
         return folder
 
     def read_config(self) -> dict[str, Any]:
+        """The record of the run: what tells it from others, with its settings under `config`."""
+        path = self.path / CONFIG
         try:
-            return json.loads((self.path / CONFIG).read_text())
+            record = json.loads(path.read_bytes())
         except ValueError as error:
-            raise CheckpointError(f"{self.path / CONFIG} is not valid JSON ({error}).") from None
+            raise CheckpointError(
+                f"{path} is not valid JSON ({error}); choose another folder, or write the file anew."
+            ) from None
+        if not isinstance(record, dict) or not isinstance(record.get("config"), dict):
+            raise CheckpointError(
+                f"{path} is not the record of a run: it has no settings under `config`; choose another folder."
+            )
+        return record
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """All complete lines; a line cut short by a kill is left out."""
         path = self.path / METRICS
-        lines = path.read_text().splitlines() if path.exists() else []
-        return list(_parsed(lines))
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        return list(_parsed(lines, path))
 
     def append_metrics(self, row: dict[str, Any]) -> None:
         with open(self.path / METRICS, "a") as file:
@@ -215,18 +225,45 @@ class RunFolder:
         write_atomically(self.path / METRICS, text.encode())
 
 
-def _parsed(lines: Iterable[str]):
-    for line in lines:
+def _parsed(lines: Iterable[bytes], path: Path):
+    for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
         except ValueError:
             return
+        if wrong := _wrong_in(row):
+            raise CheckpointError(
+                f"line {number} of {path} is not a report of a run: {wrong}; remove that line, or choose another "
+                "folder."
+            )
         yield {name: math.nan if value is None else value for name, value in row.items()}
 
 
+def _wrong_in(row: Any) -> str | None:
+    """Why a line of metrics cannot be used, if it cannot."""
+    if not isinstance(row, dict):
+        return "it is not a JSON object"
+    if missing := [name for name in ("step", "seconds") if name not in row]:
+        return f"it has no `{missing[0]}`"
+    # By `type`, since true and false are no numbers.
+    if odd := [name for name, value in row.items() if value is not None and type(value) not in (int, float)]:
+        return f"`{odd[0]}` must be a number"
+    return None if type(row["step"]) is int else "`step` must be an integer"
+
+
+# What a record holds fingerprints of, and what it means if they differ.
+FINGERPRINTS = {
+    "weights": "it was begun with other weights (another seed or another architecture)",
+    "validation": "it was begun with other validation data",
+    "starts": "it was begun with other starts of triplets",
+}
+
+
 def _difference(name, known, record):
+    if name in FINGERPRINTS:
+        return FINGERPRINTS[name]
     if isinstance(known.get(name), dict) and isinstance(record.get(name), dict):
         inner = next(k for k in record[name] | known[name] if known[name].get(k) != record[name].get(k))
-        return f"{name}.{inner} is {known[name].get(inner)!r}, not {record[name].get(inner)!r}"
-    both = f"{name} is {known.get(name)!r}, not {record.get(name)!r}"
-    return both if len(both) < LONGEST_DIFFERENCE else f"{name} is another one"
+        return f"its {name}.{inner} is {known[name].get(inner)!r}, not {record[name].get(inner)!r}"
+    both = f"its {name} is {known.get(name)!r}, not {record.get(name)!r}"
+    return both if len(both) < LONGEST_DIFFERENCE else f"its {name} is another one"

@@ -17,9 +17,11 @@ class RunConfig:
 
     **Optimisation**
 
-    - `steps`, `batch_size`: how many updates, of how many pairs (or series) each.
+    - `steps`: how many updates.
+    - `batch_size`: of how many pairs (or series) each.
     - `optimiser`: `"muon"` (matrices by Muon, the rest by Adam) or `"adamw"`.
-    - `learning_rate`, `warmup_steps`, `decay`: linear warm-up, then `"cosine"`, `"linear"` or `"constant"`.
+    - `learning_rate`: the highest, after the warm-up.
+    - `warmup_steps`, `decay`: linear warm-up, then `"cosine"`, `"linear"` or `"constant"`.
     - `weight_decay`: decoupled, of matrices only.
     - `ema`: decay of the moving average of the weights that is returned; 0 turns it off.
     - `clip`: gradients longer than `clip` times their usual norm are shortened to that.
@@ -175,7 +177,8 @@ class LatentConfig(RunConfig):
     - `skip_scheme`: from a row drawn first, rows on drawn `"uniform"`ly, as in the paper, or by the `"log"` of their
         number; `"lag"` draws the number of rows on first, uniformly, and then a row that has room for it, so that the
         longest skips do not starve.
-    - `skip_starts`, `skip_samples`: from how many rows a step, and how many rows on for each.
+    - `skip_starts`: from how many rows a step.
+    - `skip_samples`: to how many rows further on from each.
     - `transitions`: how many of the steps from row to row are used in an update, drawn anew for each; all by
         default. The cost of an update then does not grow with the length of the series.
     - `weights_warmup`: steps over which `beta`, `beta_skip` and `consistency` rise from 0.

@@ -179,8 +179,9 @@ def _resume(state, folder, about):
     state, known = load_tree(folder.checkpoint, state)
     for what in about:
         if known.get(what, "1") != about[what]:
+            said = {"key": "key or seed"}.get(what, what)
             raise CheckpointError(
-                f"{folder.path} holds a run with another {what}: pass the same {what} to go on with it, or "
+                f"{folder.path} holds a run with another {said}: pass the same {said} to go on with it, or "
                 "choose another folder."
             )
     return state, folder.rewind_metrics(int(state.step))

@@ -1,0 +1,186 @@
+"""What a user may get wrong ends in one sentence that names the thing and the way out, and never in a traceback."""
+
+import json
+import sys
+
+import pytest
+
+from stochflow.cli import data
+
+from .test_cli import _run
+
+ROW = {"step": 7, "seconds": 1.0, "loss": 1.5}
+
+
+def _error(capsys) -> str:
+    """The one line that was said."""
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1
+    return said
+
+
+def test_brackets_in_a_message_are_no_markup(monkeypatch, capsys):
+    assert _run(monkeypatch, "info", "[/x]") == 1
+    assert "[/x] is not a run folder" in _error(capsys)
+
+
+def test_the_way_out_without_a_library_of_frames_is_whole(tmp_path, monkeypatch, capsys):
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    monkeypatch.setitem(sys.modules, "polars", None)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert _run(monkeypatch, "fit", tmp_path / "rows.csv") == 1
+    assert "`pip install stochflow[frames]`" in _error(capsys)
+
+
+def test_brackets_in_settings_and_rows_are_shown(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "[/run]"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"config": {"note": "[/y]"}}))
+    (folder / "metrics.jsonl").write_text(json.dumps(ROW) + "\n")
+    assert _run(monkeypatch, "info", folder) == 0
+    assert "[/y]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("record", "metrics", "message"),
+    [
+        ({}, "", "config.json is not the record of a run"),
+        ([], "", "config.json is not the record of a run"),
+        ({"config": 5}, "", "config.json is not the record of a run"),
+        ({"config": {}}, "5\n", "line 1 of"),
+        ({"config": {}}, '{"step": 7, "seconds": 1, "loss": "low"}\n', "`loss` must be a number"),
+    ],
+)
+def test_a_folder_of_another_program_is_refused(record, metrics, message, tmp_path, monkeypatch, capsys):
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    (tmp_path / "metrics.jsonl").write_text(metrics)
+    for flags in ([], ["--json"]):
+        assert _run(monkeypatch, "info", tmp_path, *flags) == 1
+        assert message in _error(capsys)
+
+
+@pytest.mark.parametrize("library", ["polars", "pandas"])
+@pytest.mark.parametrize(
+    ("name", "content", "wrong"),
+    [
+        ("empty.csv", b"", "cannot be read as CSV: it is empty."),
+        ("remarks.csv", b"# nothing\n", "cannot be read as CSV: it has no header."),
+        ("ragged.csv", b"# a\na,b\n1,2\n1,2,3\n", "cannot be read as CSV: line 4 has 3 cells, the header 2."),
+        ("latin.csv", b"a,b\n\xff\xfe,2\n", "cannot be read as CSV: "),
+        ("empty.parquet", b"", "cannot be read as Parquet: it is empty."),
+        ("text.parquet", b"a,b\n1,2\n" * 9, "cannot be read as Parquet: "),
+    ],
+)
+def test_a_file_that_is_no_table_is_named(library, name, content, wrong, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("stochflow.cli.data._library", lambda: pytest.importorskip(library))
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert _run(monkeypatch, "fit", path) == 1
+    assert f"{path} {wrong}" in _error(capsys)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["demo"],
+        ["reproduce", "lorenz"],
+        ["reproduce", "lorenz-missing"],
+        ["reproduce", "mocap"],
+        ["distill", "sde.py:sde", "--low", "0", "--high", "1", "--horizon", "1"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("below", [".", "run", "deep/run"])
+def test_a_folder_that_cannot_be_made_is_said_at_once(command, below, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("mine")
+    out = tmp_path / "file" / below
+    assert _run(monkeypatch, *command, "--out", out) == 1
+    expected = f"the folder {out} cannot be made or written (Not a directory); choose another --out."
+    assert expected in _error(capsys)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("command", [["fit"], ["impute", "model"], ["evaluate", "--gaps", "1d"]])
+def test_a_file_that_cannot_be_written_is_said_at_once(command, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert _run(monkeypatch, *command, "rows.csv", "--out", tmp_path / "file" / "out.csv") == 1
+    expected = (
+        f"the folder {tmp_path / 'file'} cannot be made or written (Not a directory); choose another --out."
+    )
+    assert expected in _error(capsys)
+    assert _run(monkeypatch, *command, "rows.csv", "--out", tmp_path) == 1
+    assert f"{tmp_path} is a folder; choose another --out" in _error(capsys)
+
+
+def test_asking_whether_a_folder_can_be_made_makes_nothing(tmp_path, monkeypatch):
+    assert _run(monkeypatch, "reproduce", "lorenz-missing", "--only", "x", "--out", tmp_path / "a" / "b") == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_of_the_system_names_the_file_without_its_number(tmp_path, monkeypatch, capsys):
+    (tmp_path / "config.json").write_text('{"config": {}}')
+    (tmp_path / "metrics.jsonl").mkdir()
+    assert _run(monkeypatch, "info", tmp_path) == 1
+    assert f"error: {tmp_path / 'metrics.jsonl'}: Is a directory." in _error(capsys)
+
+
+def test_rows_are_written_into_a_folder_that_is_not_there_yet(tmp_path):
+    frame = pytest.importorskip("polars").DataFrame({"a": [1]})
+    data.write_rows(frame, tmp_path / "new" / "rows.csv", as_json=False)
+    assert (tmp_path / "new" / "rows.csv").read_text() == "a\n1\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "value", "message"),
+    [
+        ("lorenz", "--taught-learning-rate", "-1", "`taught_learning_rate` must be positive; got -1.0"),
+        ("lorenz", "--taught-start-fraction", "2", "`taught_start_fraction` must be in [0, 1]; got 2.0"),
+        ("lorenz", "--short-gaps", "-1", "`short_gaps` must be positive; got -1.0"),
+        ("lorenz", "--short-gaps", "nan", "`short_gaps` must be positive; got nan"),
+        ("lorenz-missing", "--learning-rate", "0", "`learning_rate` must be positive; got 0.0"),
+        ("lorenz-missing", "--consistency-start", "-5", "`consistency_start` must be at least 0; got -5"),
+        ("lorenz-missing", "--consistency-jitter", "-1", "`consistency_jitter` must be at least 0; got -1.0"),
+        ("lorenz-missing", "--taught-start-fraction", "2", "`taught_start_fraction` must be in [0, 1]"),
+        ("lorenz-missing", "--taught-paths", "1", "`taught_paths` must be at least 2; got 1"),
+    ],
+)
+def test_a_setting_is_refused_by_its_own_name(command, flag, value, message, tmp_path, monkeypatch, capsys):
+    assert _run(monkeypatch, "reproduce", command, flag, value, "--out", tmp_path / "run") == 2
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def _score(name, **more):
+    return {"case": {"name": name, "paper": None}, **more}
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    """The study of missing data without its training."""
+    from stochflow.experiments import missing
+
+    monkeypatch.setattr(missing, "train_missing", lambda *args, **named: None)
+    monkeypatch.setattr(missing, "score_missing", lambda result, case, *args, **named: _score(case.name))
+
+
+def test_rows_that_are_not_run_again_are_kept_in_the_order_of_the_study(
+    untrained, tmp_path, monkeypatch, capsys
+):
+    path = tmp_path / "scores-seed0.json"
+    path.write_text(json.dumps([_score("of another version"), _score("λ = 0.4", old=True)]))
+    for name in ("λ = 0.8", "λ = 0", "λ = 0.4"):
+        command = ["reproduce", "lorenz-missing", "--only", name, "--out", tmp_path, "--json"]
+        assert _run(monkeypatch, *command) == 0
+        assert [row["case"]["name"] for row in json.loads(capsys.readouterr().out)] == [name]
+    rows = json.loads(path.read_text())
+    assert [row["case"]["name"] for row in rows] == ["λ = 0", "λ = 0.4", "λ = 0.8", "of another version"]
+    assert "old" not in rows[1]
+
+
+@pytest.mark.parametrize("content", ["", "5", "{", "{}", "[5]", '[{"case": {"name": []}}]'])
+def test_scores_of_something_else_are_not_overwritten(content, untrained, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "scores-seed0.json"
+    path.write_text(content)
+    assert _run(monkeypatch, "reproduce", "lorenz-missing", "--out", tmp_path, "--json") == 1
+    assert f"{path} holds no rows of this study" in _error(capsys)
+    assert path.read_text() == content
