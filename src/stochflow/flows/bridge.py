@@ -52,6 +52,10 @@ class BridgeFlow(AbstractBridge):
         self.cond_dim = cond_dim
         self.autonomous = autonomous
 
+    @property
+    def homogeneous(self) -> bool:
+        return self.autonomous
+
     def transform_and_log_prob(self, noise, x_s, x_t, s, r, t, u=None):
         x_s, x_t = _floats(x_s, x_t)
         before, after = bridge_gaps(s, r, t)

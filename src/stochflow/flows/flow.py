@@ -120,6 +120,10 @@ class StochasticFlow(AbstractTransition):
         self.periods = tuple(float(period) for period in periods)
         self.scales = tuple(float(scale) for scale in scales)
 
+    @property
+    def homogeneous(self) -> bool:
+        return self.autonomous
+
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         return self.prepared_transform_and_log_prob(noise, self.prepare(x_s, s, t, u))
 

@@ -128,6 +128,10 @@ class LocalFlow(AbstractTransition):
         share = relative_expm1(-jnp.exp(self.log_rate).astype(log_size.dtype) * dt)
         return 0.5 * jnp.log(usual + (jnp.exp(2 * log_size) - usual) * share)
 
+    @property
+    def homogeneous(self) -> bool:
+        return self.law.homogeneous
+
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         log_size, prepared = self._prepare(x_s, s, t, u)
         y, log_prob = self.law.prepared_transform_and_log_prob(noise, prepared)

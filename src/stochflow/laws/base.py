@@ -26,6 +26,11 @@ class AbstractTransition(eqx.Module):
 
     dim: eqx.AbstractVar[int]
 
+    @property
+    def homogeneous(self) -> bool:
+        """Whether gaps between times are all that matters; a law that does not say so is taken to need the times."""
+        return False
+
     @abc.abstractmethod
     def transform_and_log_prob(
         self,
@@ -124,6 +129,11 @@ class AbstractBridge(eqx.Module):
     """
 
     dim: eqx.AbstractVar[int]
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether gaps between times are all that matters; a law that does not say so is taken to need the times."""
+        return False
 
     @abc.abstractmethod
     def transform_and_log_prob(

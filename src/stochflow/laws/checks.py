@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax.numpy as jnp
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Bool, Float
+from jaxtyping import Array, ArrayLike, Bool, Float, Num
 
 
 def require(name: str, value: Array, ok: Bool[Array, "*shape"], sentence: str) -> Array:
@@ -23,6 +23,17 @@ def as_vector(name: str, value: ArrayLike | list, size: int | None = None) -> Fl
     if vector.ndim != 1 or vector.size == 0 or size not in (None, vector.size):
         raise ValueError(f"`{name}` must be {wanted}; got shape {vector.shape}.")
     return require(name, vector, jnp.isfinite(vector), "be finite")
+
+
+def check_state(name: str, x: Num[ArrayLike, "*shape"] | list, dim: int) -> Float[Array, " dim"]:
+    """One state as an array of floats, or a `ValueError` if it has another shape."""
+    state = _as_float(x)
+    if state.shape != (dim,):
+        raise ValueError(
+            f"`{name}` must have shape ({dim},); got {state.shape}. A law sees one state at a time: use `jax.vmap` "
+            "for a batch."
+        )
+    return state
 
 
 def as_matrix(

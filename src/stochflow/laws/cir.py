@@ -52,6 +52,10 @@ class CIR(AbstractTransition):
         self.mean = as_positive("mean", mean, self.dim)
         self.volatility = as_positive("volatility", volatility, self.dim)
 
+    @property
+    def homogeneous(self) -> bool:
+        return True
+
     def transform_and_log_prob(
         self,
         noise: Float[Array, " dim"],

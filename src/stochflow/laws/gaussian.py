@@ -48,6 +48,10 @@ class AffineGaussian(eqx.Module):
 class AbstractGaussianTransition(AbstractTransition):
     """A time-homogeneous law with Gaussian, affine steps: a final class gives `moments`, the rest is here."""
 
+    @property
+    def homogeneous(self) -> bool:
+        return True
+
     @abc.abstractmethod
     def moments(self, gap: Scalar, u: Float[Array, " cond"] | None) -> AffineGaussian:
         """The step over a positive `gap`."""
@@ -80,6 +84,10 @@ class AbstractGaussianTransition(AbstractTransition):
 
 class AbstractGaussianBridge(AbstractBridge):
     """A Gaussian bridge of a time-homogeneous law: a final class gives `between`, the rest is here."""
+
+    @property
+    def homogeneous(self) -> bool:
+        return True
 
     @abc.abstractmethod
     def between(

@@ -27,6 +27,10 @@ class GeometricBrownianMotion(AbstractTransition):
         self.log_motion = BrownianMotion(drift - volatility**2 / 2, volatility)
         self.dim = drift.size
 
+    @property
+    def homogeneous(self) -> bool:
+        return True
+
     def transform_and_log_prob(
         self,
         noise: Float[Array, " dim"],
@@ -64,6 +68,10 @@ class GeometricBrownianBridge(AbstractBridge):
     @property
     def dim(self) -> int:
         return self.law.dim
+
+    @property
+    def homogeneous(self) -> bool:
+        return True
 
     def transform_and_log_prob(
         self,

@@ -29,6 +29,10 @@ class Relative(AbstractTransition):
     def dim(self) -> int:
         return self.law.dim
 
+    @property
+    def homogeneous(self) -> bool:
+        return self.law.homogeneous
+
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         """The state of a law that starts at the origin of those coordinates, carried to the start."""
         origin = self._origin(x_s)

@@ -46,6 +46,10 @@ class Standardised(AbstractTransition):
     def dim(self) -> int:
         return self.law.dim
 
+    @property
+    def homogeneous(self) -> bool:
+        return self.law.homogeneous
+
     def transform_and_log_prob(
         self,
         noise: Float[Array, " dim"],
@@ -117,6 +121,10 @@ class StandardisedBridge(AbstractBridge):
     @property
     def dim(self) -> int:
         return self.bridge.dim
+
+    @property
+    def homogeneous(self) -> bool:
+        return self.bridge.homogeneous
 
     def transform_and_log_prob(
         self,

@@ -88,6 +88,10 @@ class Transformed(AbstractTransition):
     def dim(self) -> int:
         return self.law.dim
 
+    @property
+    def homogeneous(self) -> bool:
+        return self.law.homogeneous
+
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         """The state on the line, brought back to the support."""
         y_t, log_prob = self.law.transform_and_log_prob(noise, self.support.to_line(x_s), s, t, u)
