@@ -136,8 +136,8 @@ def _refuse_merged(starts, ends, dtype):
     if merged.any():
         at = ends[merged][0]
         raise ValueError(
-            f"time {float(at)} is too close to the one before for {jnp.dtype(dtype).name}: this law depends on the time "
-            "itself, so count times from the series' origin, as `Trajectories` does."
+            f"time {float(at)} is too close to the one before for {jnp.dtype(dtype).name}: this law depends on the "
+            "time itself, so count times from the series' origin, as `Trajectories` does."
         )
 
 
