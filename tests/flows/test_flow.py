@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from stochflow.flows import LinearClock, SaturatingClock, StochasticFlow
+from stochflow.flows import BridgeFlow, LinearClock, SaturatingClock, StochasticFlow
 from stochflow.flows.stack import make_condition
 
 from .catalogue import FLOWS, call, covariates
@@ -134,6 +134,14 @@ def test_going_back_in_time_is_an_error(transform, getkey):
 def test_wrong_sizes_and_names_are_refused(wrong, message, getkey):
     with pytest.raises(ValueError, match=message):
         StochasticFlow(**({"dim": 2} | wrong), key=getkey())
+
+
+def test_sizes_of_numpy_become_plain_ones(getkey, as_users_have_it):
+    for make in (StochasticFlow, BridgeFlow):
+        law = make(np.int64(3), width=np.int32(4), layers=np.int64(1), key=getkey())
+        assert type(law.dim) is int
+        with pytest.raises(ValueError, match="`dim` must be an integer of at least 1; got True"):
+            make(True, key=getkey())
 
 
 def test_a_batch_without_vmap_is_refused_with_the_way_out():

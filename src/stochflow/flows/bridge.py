@@ -41,7 +41,8 @@ class BridgeFlow(AbstractBridge):
         coupling: str = "affine",
         key: PRNGKeyArray,
     ):
-        check_sizes(dim=dim, cond_dim=cond_dim, width=width, depth=depth, layers=layers)
+        dim, cond_dim = check_sizes(dim=dim, cond_dim=cond_dim)
+        width, depth, layers = check_sizes(width=width, depth=depth, layers=layers)
         net_key, stack_key = jr.split(key)
         cond_size = 2 * dim + 2 + (not autonomous) + cond_dim
         self.net = MLP(cond_size, 2 * dim, width=width, depth=depth, key=net_key)

@@ -90,8 +90,9 @@ class StochasticFlow(AbstractTransition):
         scales: Sequence[float] = (),
         key: PRNGKeyArray,
     ):
-        check_sizes(dim=dim, cond_dim=cond_dim, width=width, depth=depth, layers=layers)
-        check_sizes(octaves=octaves, bins=bins)
+        dim, cond_dim = check_sizes(dim=dim, cond_dim=cond_dim)
+        width, depth, layers = check_sizes(width=width, depth=depth, layers=layers)
+        octaves, bins = check_sizes(octaves=octaves, bins=bins)
         net_key, stack_key = jr.split(key)
         for name, lengths in (("periods", periods), ("scales", scales)):
             if not all(length > 0 for length in lengths):

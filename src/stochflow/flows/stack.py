@@ -1,6 +1,7 @@
 """What the transition flow and the bridge flow share: noise → splines → Gaussian → couplings → state."""
 
-from typing import NamedTuple
+import operator
+from typing import NamedTuple, SupportsIndex
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -118,11 +119,19 @@ def _log_normal(noise: Float[Array, " dim"]) -> Scalar:
 LEAST = {"dim": 1, "cond_dim": 0, "width": 1, "depth": 0, "layers": 0, "octaves": 0, "bins": 2}
 
 
-def check_sizes(**sizes: int) -> None:
-    """Each size by its argument's name; an error names the first that is too small or no integer."""
-    for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < LEAST[name]:
-            raise ValueError(f"`{name}` must be an integer of at least {LEAST[name]}; got {value!r}.")
+def check_sizes(**sizes: SupportsIndex) -> tuple[int, ...]:
+    """Each size by its argument's name, as Python's own integer; an error names the first that is too small or none."""
+    return tuple(_check_size(name, value) for name, value in sizes.items())
+
+
+def _check_size(name, value):
+    try:
+        size = LEAST[name] - 1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        size = LEAST[name] - 1
+    if size < LEAST[name]:
+        raise ValueError(f"`{name}` must be an integer of at least {LEAST[name]}; got {value!r}.")
+    return size
 
 
 def make_condition(
