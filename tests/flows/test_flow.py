@@ -144,6 +144,21 @@ def test_sizes_of_numpy_become_plain_ones(getkey, as_users_have_it):
             make(True, key=getkey())
 
 
+def test_states_of_another_size_are_refused_in_our_words(getkey, as_users_have_it):
+    x, three = jnp.ones(2), jnp.ones(3)
+    flow = StochasticFlow(2, width=4, layers=1, key=getkey())
+    bridge = BridgeFlow(2, width=4, layers=1, key=getkey())
+    for name, act in {
+        "x_t": lambda: flow.log_prob(three, x, S, T),
+        "x_s": lambda: flow.log_prob(x, three, S, T),
+        "noise": lambda: flow.transform(three, x, S, T),
+        "x_r": lambda: bridge.log_prob(three, x, x, S, S, T),
+    }.items():
+        with pytest.raises(ValueError, match=rf"`{name}` must have shape \(2,\); got \(3,\).*`jax.vmap`"):
+            act()
+    assert flow.sample([1.0, 1.0], S, T, key=jr.key(0)).shape == (2,)
+
+
 def test_a_batch_without_vmap_is_refused_with_the_way_out():
     with pytest.raises(ValueError, match=r"`x_s` must have shape \(2,\).*jax.vmap"):
         make_condition({"x_s": jnp.zeros((5, 2))}, [], None, dim=2, cond_dim=0)

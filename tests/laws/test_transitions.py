@@ -66,6 +66,22 @@ def test_known_times_out_of_order_are_a_value_error_and_order_that_is_promised_c
 
 
 @over_laws
+def test_states_of_another_size_are_refused_in_our_words(law, getkey, as_users_have_it):
+    three, key = jnp.ones(3), getkey()
+    with pytest.raises(ValueError, match=r"`x_s` must have shape \(2,\); got \(3,\).*`jax.vmap` for a batch"):
+        law.sample(three, S, T, U, key=key)
+    with pytest.raises(ValueError, match=r"`x_s` must have shape \(2,\); got \(5, 2\)"):
+        law.log_prob(X_S, jnp.ones((5, 2)), S, T, U)
+    with pytest.raises(ValueError, match=r"`x_t` must have shape \(2,\); got \(3,\)"):
+        law.log_prob(three, X_S, S, T, U)
+    with pytest.raises(ValueError, match=r"`noise` must have shape \(2,\); got \(3,\)"):
+        law.transform(three, X_S, S, T, U)
+    x_s = X_S.tolist()
+    assert (law.sample(x_s, S, T, U, key=key) == law.sample(X_S, S, T, U, key=key)).all()
+    assert law.log_prob(x_s, x_s, S, T, U) == law.log_prob(X_S, X_S, S, T, U)
+
+
+@over_laws
 def test_transform_gives_the_log_prob_of_its_output_and_jit_and_vmap_change_nothing(law, getkey):
     noise = jr.normal(getkey(), (20, 2))
 

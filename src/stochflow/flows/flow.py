@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
-from ..laws import AbstractTransition, hold_log_prob, hold_sample, positive_gap, time_gap
+from ..laws import AbstractTransition, check_state, hold_log_prob, hold_sample, positive_gap, time_gap
 from .clocks import AbstractClock, make_clock
 from .nets import MLP
 from .stack import BINS, Base, GatedStack, check_sizes, make_condition
@@ -136,13 +136,13 @@ class StochasticFlow(AbstractTransition):
 
     def prepare(self, x_s, s, t, u=None):
         """The Gaussian and the condition of the couplings: what the base network makes of a start and a gap."""
-        x_s = jnp.asarray(x_s, jnp.result_type(x_s, float))
+        x_s = check_state("x_s", x_s, self.dim)
         dt = time_gap(s, t)
         at_rest = dt == 0
         return Prepared(self._base(x_s, s, positive_gap(dt), u), x_s, at_rest)
 
     def prepared_transform_and_log_prob(self, noise, prepared):
-        x_t, log_prob = self.stack.forward(noise, prepared.base)
+        x_t, log_prob = self.stack.forward(check_state("noise", noise, self.dim), prepared.base)
         return hold_sample(prepared.at_rest, prepared.x_s, x_t, log_prob)
 
     def prepared_log_prob(self, x_t, prepared):
@@ -150,7 +150,7 @@ class StochasticFlow(AbstractTransition):
         return log_prob
 
     def _noise_and_log_prob(self, x_t, prepared):
-        x_t = jnp.asarray(x_t, jnp.result_type(x_t, float))
+        x_t = check_state("x_t", x_t, self.dim)
         noise, log_prob = self.stack.inverse(x_t, prepared.base)
         return noise, hold_log_prob(prepared.at_rest, prepared.x_s, x_t, log_prob)
 

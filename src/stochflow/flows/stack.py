@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
+from ..laws import check_states
 from .couplings import AbstractGatedBijection, AffineCoupling, SplineCoupling, alternating_mask
 from .tails import stretch_tails, unstretch_tails
 
@@ -143,14 +144,8 @@ def make_condition(
     cond_dim: int,
 ) -> Float[Array, " size"]:
     """States, then scalars, then covariates, in one vector; shapes are checked and errors name the argument."""
-    for name, x in states.items():
-        if jnp.shape(x) != (dim,):
-            raise ValueError(
-                f"`{name}` must have shape ({dim},); got {jnp.shape(x)}. A law sees one state at a time: "
-                "use `jax.vmap` for a batch."
-            )
     if (u is None) != (cond_dim == 0) or (u is not None and jnp.shape(u) != (cond_dim,)):
         got = "none" if u is None else f"shape {jnp.shape(u)}"
         raise ValueError(f"`u` must have shape ({cond_dim},), as `cond_dim` says; got {got}.")
-    parts = [*states.values(), *[jnp.atleast_1d(scalar) for scalar in scalars]]
+    parts = [*check_states(dim, **states), *[jnp.atleast_1d(scalar) for scalar in scalars]]
     return jnp.concatenate(parts if u is None else [*parts, u])

@@ -7,7 +7,7 @@ exact laws that tests, docs and demos use as truth. Nothing learnt, nothing rand
 from .base import AbstractBridge as AbstractBridge, AbstractTransition as AbstractTransition
 from .bessel import log_ive as log_ive
 from .brownian import BrownianBridge as BrownianBridge, BrownianMotion as BrownianMotion
-from .checks import check_state as check_state
+from .checks import check_state as check_state, check_states as check_states
 from .cir import CIR as CIR
 from .gaps import (
     bridge_gaps as bridge_gaps,

@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax.numpy as jnp
 from jax.core import Tracer
-from jaxtyping import Array, ArrayLike, Bool, Float, Num
+from jaxtyping import Array, ArrayLike, Bool, Float
 
 
 def require(name: str, value: Array, ok: Bool[Array, "*shape"], sentence: str) -> Array:
@@ -25,7 +25,7 @@ def as_vector(name: str, value: ArrayLike | list, size: int | None = None) -> Fl
     return require(name, vector, jnp.isfinite(vector), "be finite")
 
 
-def check_state(name: str, x: Num[ArrayLike, "*shape"] | list, dim: int) -> Float[Array, " dim"]:
+def check_state(name: str, x: ArrayLike | list, dim: int) -> Float[Array, " dim"]:
     """One state as an array of floats, or a `ValueError` if it has another shape."""
     state = _as_float(x)
     if state.shape != (dim,):
@@ -34,6 +34,11 @@ def check_state(name: str, x: Num[ArrayLike, "*shape"] | list, dim: int) -> Floa
             "for a batch."
         )
     return state
+
+
+def check_states(dim: int, **states: ArrayLike | list) -> list[Float[Array, " dim"]]:
+    """Several states, each by its argument's name."""
+    return [check_state(name, x, dim) for name, x in states.items()]
 
 
 def as_matrix(

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Scalar, ScalarLike
 
 from .base import AbstractBridge, AbstractTransition
-from .checks import as_positive, as_vector
+from .checks import as_positive, as_vector, check_states
 from .gaps import bridge_gaps, hold_log_prob, hold_sample, pinned_end, time_gap
 from .horizon import warn_beyond_horizon
 
@@ -59,6 +59,7 @@ class Standardised(AbstractTransition):
         u: Float[Array, " cond"] | None = None,
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """The state of the standardised law, brought back to the user's units."""
+        noise, x_s = check_states(self.dim, noise=noise, x_s=x_s)
         units = Units(self.loc, self.scale, self.time_scale)
         warn_beyond_horizon(s, t, self.horizon)
         still = time_gap(s, t) == 0  # the round trip through `z` would lose the last digit of `x_s`
@@ -75,10 +76,12 @@ class Standardised(AbstractTransition):
         u: Float[Array, " cond"] | None = None,
     ) -> Scalar:
         """The log-density per unit of the user's volume."""
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         still, pair, log_volume = self._pair(x_t, x_s, s, t)
         return hold_log_prob(still, x_s, x_t, self.law.log_prob(*pair, u) - log_volume)
 
     def noise_and_log_prob(self, x_t, x_s, s, t, u=None):
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         still, pair, log_volume = self._pair(x_t, x_s, s, t)
         noise, log_prob = self.law.noise_and_log_prob(*pair, u)
         return noise, hold_log_prob(still, x_s, x_t, log_prob - log_volume)
@@ -137,6 +140,7 @@ class StandardisedBridge(AbstractBridge):
         u: Float[Array, " cond"] | None = None,
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """The state of the standardised bridge, brought back to the user's units."""
+        noise, x_s, x_t = check_states(self.dim, noise=noise, x_s=x_s, x_t=x_t)
         units = Units(self.loc, self.scale, self.time_scale)
         ends = units.standardise(x_s), units.standardise(x_t)
         pinned, end = pinned_end(*bridge_gaps(s, r, t), x_s, x_t)
@@ -155,6 +159,7 @@ class StandardisedBridge(AbstractBridge):
         u: Float[Array, " cond"] | None = None,
     ) -> Scalar:
         """The log-density per unit of the user's volume."""
+        x_r, x_s, x_t = check_states(self.dim, x_r=x_r, x_s=x_s, x_t=x_t)
         units = Units(self.loc, self.scale, self.time_scale)
         states = units.standardise(x_r), units.standardise(x_s), units.standardise(x_t)
         pinned, end = pinned_end(*bridge_gaps(s, r, t), x_s, x_t)

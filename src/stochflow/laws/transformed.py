@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from .base import AbstractTransition
-from .checks import as_positive
+from .checks import as_positive, check_states
 from .gaps import hold_log_prob, hold_sample, time_gap
 from .standardised import Standardised
 
@@ -94,6 +94,7 @@ class Transformed(AbstractTransition):
 
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         """The state on the line, brought back to the support."""
+        noise, x_s = check_states(self.dim, noise=noise, x_s=x_s)
         y_t, log_prob = self.law.transform_and_log_prob(noise, self.support.to_line(x_s), s, t, u)
         x_t, log_slope = self.support.from_line(y_t)
         # The round trip through the line would lose the last digit of `x_s`.
@@ -101,11 +102,13 @@ class Transformed(AbstractTransition):
 
     def log_prob(self, x_t, x_s, s, t, u=None):
         """The log-density per unit of the user's volume; minus infinity outside the support."""
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         y_t, log_slope = self._line(x_t)
         log_prob = self.law.log_prob(y_t, self.support.to_line(x_s), s, t, u) - log_slope
         return hold_log_prob(time_gap(s, t) == 0, x_s, x_t, log_prob)
 
     def noise_and_log_prob(self, x_t, x_s, s, t, u=None):
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         y_t, log_slope = self._line(x_t)
         noise, log_prob = self.law.noise_and_log_prob(y_t, self.support.to_line(x_s), s, t, u)
         return noise, hold_log_prob(time_gap(s, t) == 0, x_s, x_t, log_prob - log_slope)
