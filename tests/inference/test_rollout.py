@@ -67,6 +67,29 @@ def test_a_step_beyond_the_horizon_warns_and_chaining_does_not(getkey):
     forecast(law, jnp.zeros(1), 0.0, TIMES[1:], max_gap=0.5, key=getkey())
 
 
+def test_ends_further_apart_than_the_horizon_of_the_bridge_draw_a_warning(getkey):
+    exact = BrownianBridge(BrownianMotion([0.0], [1.0]))
+    bridge, x = StandardisedBridge(exact, [0.0], [1.0], 1.0, horizon=0.5), jnp.zeros(1)
+    with pytest.warns(HorizonWarning, match=r"a step of 2 is beyond the horizon of 0.5 .*closer together"):
+        interpolate(bridge, x, x, 0.0, 2.0, [1.0], key=getkey())
+    with pytest.warns(HorizonWarning, match="closer together"):
+        bridge.sample(x, x, 0.0, 1.0, 2.0, key=getkey())
+    interpolate(bridge, x, x, 0.0, 0.5, [0.2], key=getkey())
+
+
+def test_the_warning_points_at_the_users_line(getkey):
+    law, x, key = Standardised(OU, [0.0], [1.0], 1.0, horizon=0.5), jnp.zeros(1), getkey()
+    for act in (
+        lambda: rollout(law, x, TIMES, key=key),
+        lambda: law.sample(x, 0.0, 2.0, key=key),
+        lambda: law.log_prob(x, x, 0.0, 2.0),
+        lambda: jax.vmap(lambda x: law.sample(x, 0.0, 2.0, key=key))(x[None]),
+    ):
+        with pytest.warns(HorizonWarning) as caught:
+            act()
+        assert {warning.filename for warning in caught} == {__file__}
+
+
 def test_interpolation_has_the_moments_of_the_brownian_bridge(getkey):
     law = BrownianMotion(jnp.zeros(1), jnp.ones(1))
     times, keys = np.array([0.25, 0.5, 0.9]), jr.split(getkey(), DRAWS)

@@ -58,6 +58,7 @@ def test_consistency_trains_flow_and_bridge(settings, getkey):
     last = result.history[-1]
     assert np.isfinite([last["one_to_two"], last["two_to_one"]]).all()
     assert last["two_to_one"] < 1.0
+    assert result.bridge.horizon == result.flow.horizon
     trained = jax.tree.leaves(result.bridge.bridge)
     assert any(not jnp.array_equal(a, b) for a, b in zip(trained, jax.tree.leaves(bridge), strict=True))
 

@@ -9,7 +9,14 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, ArrayLike, Float, Num, PRNGKeyArray
 
-from ..laws import AbstractBridge, AbstractTransition, check_state, horizon_of, warn_beyond_horizon
+from ..laws import (
+    BRIDGE_LESS,
+    AbstractBridge,
+    AbstractTransition,
+    check_state,
+    horizon_of,
+    warn_beyond_horizon,
+)
 
 # A gap that rounding changes by more than this share of itself is not the one that was asked for.
 LARGEST_CHANGE = 0.1
@@ -102,9 +109,13 @@ def interpolate(
     u: Float[Array, " cond"] | None = None,
     key: PRNGKeyArray,
 ) -> Float[Array, "n dim"]:
-    """One path between two known states: the states at `times`, each given the one before and the far end."""
+    """One path between two known states: the states at `times`, each given the one before and the far end.
+
+    Ends further apart than those that the bridge was trained on draw a warning.
+    """
     x_s, x_t = check_state("x_s", x_s, bridge.dim), check_state("x_t", x_t, bridge.dim)
     grid = _concrete_times(s, times, t)
+    warn_beyond_horizon(grid[0], grid[-1], horizon_of(bridge), BRIDGE_LESS)
     far_end = np.full(len(grid) - 2, grid[-1])
     seen = _as_seen(bridge, x_s.dtype, grid[:-2], grid[1:-1], far_end)
 

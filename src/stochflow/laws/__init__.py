@@ -30,7 +30,11 @@ from .geometric import (
     GeometricBrownianBridge as GeometricBrownianBridge,
     GeometricBrownianMotion as GeometricBrownianMotion,
 )
-from .horizon import HorizonWarning as HorizonWarning, warn_beyond_horizon as warn_beyond_horizon
+from .horizon import (
+    BRIDGE_LESS as BRIDGE_LESS,
+    HorizonWarning as HorizonWarning,
+    warn_beyond_horizon as warn_beyond_horizon,
+)
 from .linear import (
     LinearBridge as LinearBridge,
     LinearSDE as LinearSDE,

@@ -8,7 +8,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Scalar, ScalarLike
 from .base import AbstractBridge, AbstractTransition
 from .checks import as_positive, as_vector, check_states
 from .gaps import bridge_gaps, hold_log_prob, hold_sample, pinned_end, time_gap
-from .horizon import warn_beyond_horizon
+from .horizon import BRIDGE_LESS, warn_beyond_horizon
 
 
 class Standardised(AbstractTransition):
@@ -98,7 +98,8 @@ class Standardised(AbstractTransition):
 class StandardisedBridge(AbstractBridge):
     """A bridge that was learnt on standardised values and rescaled times, in the user's units.
 
-    The same as `Standardised`, for a bridge: a sample at an end is that end itself, with `==`.
+    The same as `Standardised`, for a bridge: a sample at an end is that end itself, with `==`, and `horizon` is the
+    longest time between two ends.
     """
 
     bridge: AbstractBridge
@@ -143,6 +144,7 @@ class StandardisedBridge(AbstractBridge):
         noise, x_s, x_t = check_states(self.dim, noise=noise, x_s=x_s, x_t=x_t)
         units = Units(self.loc, self.scale, self.time_scale)
         ends = units.standardise(x_s), units.standardise(x_t)
+        warn_beyond_horizon(s, t, self.horizon, BRIDGE_LESS)
         pinned, end = pinned_end(*bridge_gaps(s, r, t), x_s, x_t)
         start, middle, stop = units.times(pinned, s, r, t)
         z_r, log_prob = self.bridge.transform_and_log_prob(noise, *ends, start, middle, stop, u)
@@ -162,6 +164,7 @@ class StandardisedBridge(AbstractBridge):
         x_r, x_s, x_t = check_states(self.dim, x_r=x_r, x_s=x_s, x_t=x_t)
         units = Units(self.loc, self.scale, self.time_scale)
         states = units.standardise(x_r), units.standardise(x_s), units.standardise(x_t)
+        warn_beyond_horizon(s, t, self.horizon, BRIDGE_LESS)
         pinned, end = pinned_end(*bridge_gaps(s, r, t), x_s, x_t)
         start, middle, stop = units.times(pinned, s, r, t)
         log_prob = self.bridge.log_prob(*states, start, middle, stop, u) - units.log_volume()

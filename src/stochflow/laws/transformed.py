@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Scalar
 
-from .base import AbstractTransition
+from .base import AbstractBridge, AbstractTransition
 from .checks import as_positive, check_states
 from .gaps import hold_log_prob, hold_sample, time_gap
-from .standardised import Standardised
+from .standardised import Standardised, StandardisedBridge
 
 Interval = str | tuple[float, float]
 NAMED = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf)}
@@ -177,8 +177,8 @@ def _next(bound, towards, dtype):
     return math.copysign(tiny, beside) if 0 < abs(beside) < tiny else beside
 
 
-def horizon_of(law: AbstractTransition) -> float | None:
-    """The longest gap that a law was trained for, in the user's units; `None` if it has no limit."""
+def horizon_of(law: AbstractTransition | AbstractBridge) -> float | None:
+    """The longest gap that a law or a bridge was trained for, in the user's units; `None` if it has no limit."""
     if isinstance(law, Transformed):
         return horizon_of(law.law)
-    return law.horizon if isinstance(law, Standardised) else None
+    return law.horizon if isinstance(law, Standardised | StandardisedBridge) else None

@@ -114,7 +114,7 @@ def fit(
     trained = train(model, problem, config, key=key, folder=run, progress=progress)
     return FitResult(
         flow=scaling.law(trained.model.flow, max(reach, scaling.horizon) if consistent else scaling.horizon),
-        bridge=None if bridge is None else scaling.bridge(trained.model.bridge),
+        bridge=None if bridge is None else scaling.bridge(trained.model.bridge, reach),
         history=trained.history,
         config=config,
         stopped_early=trained.stopped_early,
@@ -178,8 +178,9 @@ class _Scaling:
     def law(self, law: AbstractTransition, horizon: float) -> Standardised:
         return Standardised(law, jnp.asarray(self.loc), jnp.asarray(self.scale), self.time_scale, horizon)
 
-    def bridge(self, bridge: AbstractBridge) -> StandardisedBridge:
-        return StandardisedBridge(bridge, jnp.asarray(self.loc), jnp.asarray(self.scale), self.time_scale)
+    def bridge(self, bridge: AbstractBridge, horizon: float) -> StandardisedBridge:
+        units = jnp.asarray(self.loc), jnp.asarray(self.scale), self.time_scale
+        return StandardisedBridge(bridge, *units, horizon)
 
 
 class _Source(NamedTuple):
