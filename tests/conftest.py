@@ -9,7 +9,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 import jax
 import jax.random as jr
 import pytest
-from jaxtyping import install_import_hook
+from jaxtyping import config, install_import_hook
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -25,3 +25,11 @@ def getkey():
     """A function that returns a new key at each call, the same ones in each run."""
     counter = itertools.count()
     return lambda: jr.fold_in(jr.key(20251115), next(counter))
+
+
+@pytest.fixture
+def as_users_have_it():
+    """The shape checks of the tests off: what is wrong with an argument has to be said by the library itself."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)

@@ -43,7 +43,22 @@ def test_nan_values_are_missing():
 @pytest.mark.parametrize(
     ("times", "values", "message"),
     [
-        ([0.0, np.nan, 2.0], VALUES, "series 'b', row 1: time nan"),
+        (
+            [0.0, np.nan, 2.0],
+            VALUES,
+            "series 'b', row 1: time nan is not allowed: drop the row, or give it its time",
+        ),
+        ([0.0, 1.0, np.inf], VALUES, "series 'b', row 2: time inf is not allowed: drop the row"),
+        (
+            np.array(["2024-01-01"] * 3, "M8[s]"),
+            VALUES,
+            "series 'b': `times` must .* seconds since the first",
+        ),
+        (
+            TIMES,
+            np.zeros((3, 2), "m8[s]"),
+            "series 'b': `values` must hold real numbers; .* convert to numbers",
+        ),
         ([0.0, 2.0, 1.0], VALUES, "series 'b', row 2: time 1.0 .*sort the rows"),
         ([0.0, 1.0, 1.0], VALUES, "series 'b', row 2: time 1.0 .*row before"),
         (TIMES, np.where(VALUES == 6.5, np.inf, VALUES), r"series 'b', row 2: value \[ *5. +inf\]"),
@@ -70,6 +85,30 @@ def test_wrong_shapes_are_refused_with_the_way_out():
         Trajectories.from_series([], [])
     with pytest.raises(ValueError, match="`u` must have one entry a series"):
         Trajectories.from_series([TIMES], [VALUES], u=[])
+
+
+def test_a_channel_that_float32_does_not_resolve_is_refused():
+    noise = np.random.default_rng(0).normal(size=(2, 50, 2))
+    times = np.arange(50.0)
+    with pytest.raises(ValueError, match=r"channel 1 varies by only .* about 1\d{8}.*: subtract a constant"):
+        Trajectories.from_arrays(times, noise + np.array([0.0, 1e8]))
+    data = Trajectories.from_arrays(times, 1000 * noise + np.array([0.0, 1e8]))
+    assert len(data.window(stop=20.0)) == 2
+    for constant in (1e8, 0.0, 0.3 + np.array([0.0, 1e-17])):  # that is for `scale` to say
+        Trajectories.from_arrays(times, np.zeros((2, 50, 2)) + constant)
+
+
+def test_series_that_are_not_there_and_parts_that_do_not_match_are_refused():
+    data = Trajectories.from_arrays(TIMES, VALUES[None])
+    with pytest.raises(ValueError, match=r"`index` must be a list of numbers from 0 to 0; got \[9\]"):
+        data.select([9])
+    assert data.select([-1]).names == data.names
+    with pytest.raises(ValueError, match="at least one part to join"):
+        Trajectories.joined()
+    with_u = Trajectories.from_arrays(TIMES, VALUES[None], u=np.ones((1, 3, 1)))
+    for parts in ((data, with_u), (with_u, data)):
+        with pytest.raises(ValueError, match="either all parts must have covariates"):
+            Trajectories.joined(*parts)
 
 
 def test_constant_and_unseen_channels_are_refused():

@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from stochflow.flows import LinearClock, SaturatingClock, StochasticFlow
+from stochflow.flows import BridgeFlow, LinearClock, SaturatingClock, StochasticFlow
 from stochflow.flows.stack import make_condition
 
 from .catalogue import FLOWS, call, covariates
@@ -134,6 +134,29 @@ def test_going_back_in_time_is_an_error(transform, getkey):
 def test_wrong_sizes_and_names_are_refused(wrong, message, getkey):
     with pytest.raises(ValueError, match=message):
         StochasticFlow(**({"dim": 2} | wrong), key=getkey())
+
+
+def test_sizes_of_numpy_become_plain_ones(getkey, as_users_have_it):
+    for make in (StochasticFlow, BridgeFlow):
+        law = make(np.int64(3), width=np.int32(4), layers=np.int64(1), key=getkey())
+        assert type(law.dim) is int
+        with pytest.raises(ValueError, match="`dim` must be an integer of at least 1; got True"):
+            make(True, key=getkey())
+
+
+def test_states_of_another_size_are_refused_in_our_words(getkey, as_users_have_it):
+    x, three = jnp.ones(2), jnp.ones(3)
+    flow = StochasticFlow(2, width=4, layers=1, key=getkey())
+    bridge = BridgeFlow(2, width=4, layers=1, key=getkey())
+    for name, act in {
+        "x_t": lambda: flow.log_prob(three, x, S, T),
+        "x_s": lambda: flow.log_prob(x, three, S, T),
+        "noise": lambda: flow.transform(three, x, S, T),
+        "x_r": lambda: bridge.log_prob(three, x, x, S, S, T),
+    }.items():
+        with pytest.raises(ValueError, match=rf"`{name}` must have shape \(2,\); got \(3,\).*`jax.vmap`"):
+            act()
+    assert flow.sample([1.0, 1.0], S, T, key=jr.key(0)).shape == (2,)
 
 
 def test_a_batch_without_vmap_is_refused_with_the_way_out():

@@ -6,13 +6,14 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from stochflow import forecast, interpolate, rollout
+from stochflow import BridgeFlow, StochasticFlow, forecast, interpolate, rollout
 from stochflow.laws import (
     BrownianBridge,
     BrownianMotion,
     HorizonWarning,
     OrnsteinUhlenbeck,
     Standardised,
+    StandardisedBridge,
 )
 
 OU = OrnsteinUhlenbeck(jnp.array([1.0]), jnp.array([0.5]), jnp.array([0.8]))
@@ -66,6 +67,29 @@ def test_a_step_beyond_the_horizon_warns_and_chaining_does_not(getkey):
     forecast(law, jnp.zeros(1), 0.0, TIMES[1:], max_gap=0.5, key=getkey())
 
 
+def test_ends_further_apart_than_the_horizon_of_the_bridge_draw_a_warning(getkey):
+    exact = BrownianBridge(BrownianMotion([0.0], [1.0]))
+    bridge, x = StandardisedBridge(exact, [0.0], [1.0], 1.0, horizon=0.5), jnp.zeros(1)
+    with pytest.warns(HorizonWarning, match=r"a step of 2 is beyond the horizon of 0.5 .*closer together"):
+        interpolate(bridge, x, x, 0.0, 2.0, [1.0], key=getkey())
+    with pytest.warns(HorizonWarning, match="closer together"):
+        bridge.sample(x, x, 0.0, 1.0, 2.0, key=getkey())
+    interpolate(bridge, x, x, 0.0, 0.5, [0.2], key=getkey())
+
+
+def test_the_warning_points_at_the_users_line(getkey):
+    law, x, key = Standardised(OU, [0.0], [1.0], 1.0, horizon=0.5), jnp.zeros(1), getkey()
+    for act in (
+        lambda: rollout(law, x, TIMES, key=key),
+        lambda: law.sample(x, 0.0, 2.0, key=key),
+        lambda: law.log_prob(x, x, 0.0, 2.0),
+        lambda: jax.vmap(lambda x: law.sample(x, 0.0, 2.0, key=key))(x[None]),
+    ):
+        with pytest.warns(HorizonWarning) as caught:
+            act()
+        assert {warning.filename for warning in caught} == {__file__}
+
+
 def test_interpolation_has_the_moments_of_the_brownian_bridge(getkey):
     law = BrownianMotion(jnp.zeros(1), jnp.ones(1))
     times, keys = np.array([0.25, 0.5, 0.9]), jr.split(getkey(), DRAWS)
@@ -99,3 +123,61 @@ def test_traced_times_are_refused_with_the_way_out(getkey):
     key = getkey()
     with pytest.raises(ValueError, match="close over it"):
         jax.jit(lambda times: rollout(OU, jnp.zeros(1), times, key=key))(jnp.asarray(TIMES))
+
+
+def test_integer_states_and_lists_are_states_too(getkey):
+    key, floats = getkey(), jnp.array([2.0])
+    bridge = BrownianBridge(BrownianMotion([0.0], [1.0]))
+    for whole in (np.array([2]), jnp.array([2]), [2]):
+        assert (rollout(OU, whole, TIMES, key=key) == rollout(OU, floats, TIMES, key=key)).all()
+        ahead = forecast(OU, whole, 0.0, [0.3, 0.6], key=key)
+        assert (ahead == forecast(OU, floats, 0.0, [0.3, 0.6], key=key)).all()
+        assert (ahead != 2).all()
+        between = interpolate(bridge, whole, whole, 0.0, 1.0, [0.5], key=key)
+        assert (between == interpolate(bridge, floats, floats, 0.0, 1.0, [0.5], key=key)).all()
+
+
+SINCE = 60.0 * np.arange(5)
+UNIX = 1.7e9 + SINCE
+
+
+def _single(model):
+    """As a user has it: states and weights of float32."""
+    return jax.tree.map(lambda x: x.astype(jnp.float32) if jnp.issubdtype(x.dtype, jnp.inexact) else x, model)
+
+
+def test_unix_times_are_as_good_as_times_from_the_origin(getkey):
+    law = _single(Standardised(StochasticFlow(1, width=4, layers=1, key=getkey()), [0.0], [1.0], 60.0))
+    bridge = _single(StandardisedBridge(BridgeFlow(1, width=4, layers=1, key=getkey()), [0.0], [1.0], 60.0))
+    x, key = jnp.ones(1, jnp.float32), getkey()
+    assert (rollout(law, x, UNIX, key=key) == rollout(law, x, SINCE, key=key)).all()
+    for max_gap in (None, 25.0):
+        both = [forecast(law, x, t[0], t[1:], max_gap=max_gap, key=key) for t in (UNIX, SINCE)]
+        assert jnp.allclose(*both, rtol=1e-6)
+    both = [interpolate(bridge, x, 2 * x, t[0], t[-1], t[1:-1], key=key) for t in (UNIX, SINCE)]
+    assert (both[0] == both[1]).all()
+    assert len(np.unique(both[0])) == len(SINCE) - 2
+
+
+def test_a_law_of_the_time_itself_refuses_times_that_float32_merges(getkey):
+    law = _single(StochasticFlow(1, autonomous=False, width=4, layers=1, key=getkey()))
+    bridge = _single(BridgeFlow(1, autonomous=False, width=4, layers=1, key=getkey()))
+    x, key = jnp.ones(1, jnp.float32), getkey()
+    for draw in (
+        lambda times: rollout(law, x, times, key=key),
+        lambda times: forecast(law, x, times[0], times[1:], key=key),
+        lambda times: interpolate(bridge, x, x, times[0], times[-1], times[1:-1], key=key),
+    ):
+        with pytest.raises(
+            ValueError, match=r"too close .* for float32: .*count times from the series' origin"
+        ):
+            draw(UNIX)
+        assert jnp.isfinite(draw(SINCE)).all()
+
+
+def test_states_of_the_wrong_size_are_refused(getkey, as_users_have_it):
+    two = BrownianMotion([0.0, 0.0], [1.0, 1.0])
+    with pytest.raises(ValueError, match=r"`x0` must have shape \(2,\); got \(3,\).*`jax.vmap`"):
+        rollout(two, jnp.ones(3), TIMES, key=getkey())
+    with pytest.raises(ValueError, match=r"`x0` must have shape \(2,\); got \(5, 2\)"):
+        forecast(two, jnp.ones((5, 2)), 0.0, TIMES, key=getkey())

@@ -75,6 +75,15 @@ def test_middle_outside_the_ends_is_an_error(law, bridge, r, getkey):
         eqx.filter_jit(bridge.sample)(X_S, X_S, S, jnp.array(r), T, U, key=getkey())
 
 
+@over_bridges
+def test_states_of_another_size_are_refused_in_our_words(law, bridge, getkey, as_users_have_it):
+    with pytest.raises(ValueError, match=r"`x_s` must have shape \(2,\); got \(3,\).*`jax.vmap` for a batch"):
+        bridge.sample(jnp.ones(3), X_S, S, R, T, U, key=getkey())
+    for name, states in {"x_r": (1, 0, 0), "x_s": (0, 1, 0), "x_t": (0, 0, 1)}.items():
+        with pytest.raises(ValueError, match=rf"`{name}` must have shape \(2,\); got \(3,\)"):
+            bridge.log_prob(*[jnp.ones(3) if wrong else X_S for wrong in states], S, R, T, U)
+
+
 def test_closed_forms_agree_with_conditioning(getkey):
     for law, closed in (
         (OU, OrnsteinUhlenbeckBridge(OU)),

@@ -7,6 +7,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from stochflow.laws import bridge_gaps, time_gap, times_in_order
+
 from .law_catalogue import LAWS, X_S, U
 
 S, T = 0.4, 1.3
@@ -39,6 +41,44 @@ def test_negative_gap_is_an_error(law, getkey):
         law.log_prob(X_S, X_S, T, S, U)
     with pytest.raises((ValueError, eqx.EquinoxRuntimeError), match="earlier"):
         eqx.filter_jit(law.transform)(noise, X_S, jnp.array(T), jnp.array(S), U)
+
+
+def test_times_that_are_not_finite_are_an_error():
+    gap, gaps = eqx.filter_jit(time_gap), eqx.filter_jit(bridge_gaps)
+    for s, t in [(0.0, np.nan), (np.nan, 1.0), (0.0, np.inf), (-np.inf, 0.0), (np.inf, np.inf)]:
+        for r in (s, 0.5, t):
+            with pytest.raises(ValueError, match="all must be finite"):
+                bridge_gaps(s, r, t)
+        with pytest.raises(ValueError, match="both must be finite"):
+            time_gap(s, t)
+        with pytest.raises(eqx.EquinoxRuntimeError, match="both must be finite"):
+            gap(jnp.array(s), jnp.array(t))
+        with pytest.raises(eqx.EquinoxRuntimeError, match="all must be finite"):
+            gaps(jnp.array(s), jnp.array(0.5), jnp.array(t))
+
+
+def test_known_times_out_of_order_are_a_value_error_and_order_that_is_promised_costs_nothing():
+    with pytest.raises(ValueError, match=r"`r` must lie between `s` and `t`.*got a gap of -1 and then 2"):
+        bridge_gaps(1.0, 0.0, 2.0)
+    with times_in_order():
+        steps = jax.make_jaxpr(lambda s, r, t: (time_gap(s, t), bridge_gaps(s, r, t)))(0.0, 1.0, 2.0)
+    assert [equation.primitive.name for equation in steps.eqns] == ["sub"] * 3
+
+
+@over_laws
+def test_states_of_another_size_are_refused_in_our_words(law, getkey, as_users_have_it):
+    three, key = jnp.ones(3), getkey()
+    with pytest.raises(ValueError, match=r"`x_s` must have shape \(2,\); got \(3,\).*`jax.vmap` for a batch"):
+        law.sample(three, S, T, U, key=key)
+    with pytest.raises(ValueError, match=r"`x_s` must have shape \(2,\); got \(5, 2\)"):
+        law.log_prob(X_S, jnp.ones((5, 2)), S, T, U)
+    with pytest.raises(ValueError, match=r"`x_t` must have shape \(2,\); got \(3,\)"):
+        law.log_prob(three, X_S, S, T, U)
+    with pytest.raises(ValueError, match=r"`noise` must have shape \(2,\); got \(3,\)"):
+        law.transform(three, X_S, S, T, U)
+    x_s = X_S.tolist()
+    assert (law.sample(x_s, S, T, U, key=key) == law.sample(X_S, S, T, U, key=key)).all()
+    assert law.log_prob(x_s, x_s, S, T, U) == law.log_prob(X_S, X_S, S, T, U)
 
 
 @over_laws

@@ -59,6 +59,7 @@ def test_consistency_trains_flow_and_bridge(settings, getkey):
     assert [name for name in ("one_to_two", "two_to_one") if name in last] == list(config.directions)
     assert np.isfinite([last[name] for name in config.directions]).all()
     assert last["two_to_one"] < 1.0
+    assert result.bridge.horizon == result.flow.horizon
     trained = jax.tree.leaves(result.bridge.bridge)
     assert any(not jnp.array_equal(a, b) for a, b in zip(trained, jax.tree.leaves(bridge), strict=True))
 
@@ -147,6 +148,41 @@ def test_what_does_not_fit_together_is_refused(make, message, getkey):
     arguments = {"trajectories": _walk(), "config": FitConfig(**QUICK)} | make()
     with pytest.raises(ValueError, match=message):
         fit(StochasticFlow(2, width=8, layers=1, key=getkey()), key=getkey(), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: dict(trajectories=np.zeros((3, 4, 2))),
+            r"`Trajectories.from_arrays\(times, values\)`.*ndarray",
+        ),
+        (lambda: dict(validation=np.zeros((3, 4, 2))), "`validation` must be `Trajectories`"),
+        (lambda: dict(config=None), "`config` must be a `FitConfig`.*got NoneType"),
+        (
+            lambda: dict(config=FitConfig(horizon=0.01)),
+            r"within the horizon of 0.01: the shortest gap is 0\.5",
+        ),
+        (
+            lambda: dict(validation=Trajectories.from_arrays([0.0, 99.0], np.ones((1, 2, 2)))),
+            "of `validation` lie within the horizon of .*: the shortest gap is 99",
+        ),
+    ],
+)
+def test_what_is_expected_is_said_in_the_users_words(make, message, getkey, as_users_have_it):
+    arguments = {"trajectories": _walk(), "config": FitConfig(**QUICK)} | make()
+    with pytest.raises(ValueError, match=message):
+        fit(StochasticFlow(2, width=8, layers=1, key=getkey()), key=getkey(), **arguments)
+
+
+def test_a_horizon_beyond_the_data_is_cut_with_a_warning(getkey):
+    config = FitConfig(steps=2, log_every=1, batch_size=4, horizon=50.0)
+    data = Trajectories.from_arrays(np.array([0.0, 1.0]), np.array([[[0.0], [1.0]]]))
+    with pytest.warns(
+        UserWarning, match="`config.horizon` is 50, but the longest gap of the trajectories is 1,"
+    ):
+        result = fit(StochasticFlow(1, width=4, layers=1, key=getkey()), data, config=config, key=getkey())
+    assert result.flow.horizon == 1.0
 
 
 def test_covariates_reach_the_law(getkey):

@@ -149,11 +149,23 @@ def test_weight_decay_is_of_matrices_only():
         ({"optimiser": "sgd"}, "`optimiser` must be one of muon, adamw; got 'sgd'"),
         ({"triplets": "x"}, "`triplets` must be one of"),
         ({"horizon": 0.0}, "`horizon` must be positive, or None"),
+        ({"learning_rate": float("inf")}, "`learning_rate` must be positive; got inf"),
+        ({"learning_rate": "a"}, "`learning_rate` must be positive; got 'a'"),
+        ({"learning_rate": None}, "`learning_rate` must be positive; got None"),
+        ({"patience": 0.5}, "`patience` must be a positive integer, or None; got 0.5"),
+        ({"batch_size": True}, "`batch_size` must be a positive integer; got True"),
+        ({"consistency_batch": 2.5}, "`consistency_batch` must be a positive integer, or None; got 2.5"),
     ],
 )
-def test_a_wrong_config_is_refused(wrong, message):
+def test_a_wrong_config_is_refused(wrong, message, as_users_have_it):
     with pytest.raises(ValueError, match=message):
         FitConfig(**wrong)
+
+
+def test_numbers_of_numpy_become_plain_ones(as_users_have_it):
+    config = FitConfig(steps=np.int64(500), learning_rate=np.float32(0.5), patience=np.int32(3))
+    assert type(config.steps) is type(config.patience) is int
+    assert FitConfig.from_json(config.to_json()) == config
 
 
 def test_a_config_survives_json_and_refuses_strangers():

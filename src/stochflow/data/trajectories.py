@@ -6,6 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 
+# A channel needs a standard deviation of this many steps of float32 at its size: about sixteen levels.
+FEWEST_STEPS = 4
+# What varies by less than this share of its size, in float64, is constant but for rounding.
+ROUNDING = 1e-12
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trajectories:
@@ -83,6 +88,7 @@ class Trajectories:
         us = [None] * len(values) if u is None else u
         series = [_check_series(*each) for each in zip(names, times, values, us, strict=True)]
         _same_width("values", [x for _, _, x, _ in series], names)
+        _refuse_coarse(values)
         if u is not None:
             _same_width("u", [w for _, _, _, w in series], names)
         pad = lambda arrays, fill=0.0: _pad(arrays, fill)
@@ -100,6 +106,12 @@ class Trajectories:
     @classmethod
     def joined(cls, *parts: "Trajectories") -> "Trajectories":
         """The series of all parts, one after another."""
+        if not parts:
+            raise ValueError("there must be at least one part to join; got none.")
+        if len({part.u is None for part in parts}) > 1:
+            raise ValueError(
+                "either all parts must have covariates `u` or none; some have them and some do not."
+            )
         series = [(part, i, ok) for part in parts for i, ok in enumerate(part.present)]
         seen = lambda part, i, ok: np.where(part.mask[i, ok], part.values[i, ok], np.nan)
         return cls.from_series(
@@ -151,6 +163,10 @@ class Trajectories:
     def select(self, index: Sequence[int] | np.ndarray) -> "Trajectories":
         """Some of the series."""
         index = np.asarray(index, int)
+        if index.ndim != 1 or not ((-len(self) <= index) & (index < len(self))).all():
+            raise ValueError(
+                f"`index` must be a list of numbers from 0 to {len(self) - 1}; got {index.tolist()}."
+            )
         u = None if self.u is None else self.u[index]
         names = tuple(self.names[i] for i in index)
         return Trajectories(
@@ -210,9 +226,9 @@ def _check_series(name, times, values, u):
     if values.shape[0] == 0 or values.shape[1] == 0:
         raise ValueError(f"{where} is empty: `values` has shape {values.shape}.")
     for what, array in [("times", times), ("values", values), *([] if u is None else [("u", np.asarray(u))])]:
-        if not (np.issubdtype(array.dtype, np.number) and not np.issubdtype(array.dtype, np.complexfloating)):
-            raise ValueError(f"{where}: `{what}` must hold real numbers; got {array.dtype}.")
-    _refuse(where, "time", ~np.isfinite(times), times)
+        if array.dtype.kind not in "iuf":  # lengths of time count as integers elsewhere in NumPy
+            raise ValueError(f"{where}: `{what}` must hold real numbers; got {array.dtype}{_way_out(array)}.")
+    _refuse(where, "time", ~np.isfinite(times), times, "drop the row, or give it its time")
     _refuse(where, "value", np.isinf(values).any(1), values)
     steps = np.diff(times)
     _refuse(where, "time", np.concatenate([[False], steps < 0]), times, "times must increase: sort the rows")
@@ -230,6 +246,31 @@ def _check_series(name, times, values, u):
         as_float = values.astype(np.float32)
     _refuse(where, "value", np.isinf(as_float).any(1), values, "too large for float32")
     return float(times[0]), since, as_float, u
+
+
+def _way_out(array):
+    """What to do with dates, which are no numbers."""
+    if array.dtype.kind not in "mM":
+        return ""
+    return (
+        ": convert to numbers first, such as seconds since the first, `(t - t[0]) / np.timedelta64(1, 's')`"
+    )
+
+
+def _refuse_coarse(values):
+    """Values are centred after they have become float32, which must still tell them apart; float32 loses nothing."""
+    arrays = [np.asarray(x) for x in values]
+    if all(x.dtype == np.float32 for x in arrays):
+        return
+    for channel in range(arrays[0].shape[1]):
+        seen = np.concatenate([x[:, channel] for x in arrays]).astype(np.float64)
+        seen = seen[~np.isnan(seen)]
+        size, spread = np.abs(seen).max(initial=0.0), seen.std() if seen.size else 0.0
+        if ROUNDING * size < spread < FEWEST_STEPS * np.spacing(np.float32(size)):
+            raise ValueError(
+                f"channel {channel} varies by only {spread:.3g} about {seen.mean():.9g}, which float32 does not "
+                "resolve: subtract a constant from it first."
+            )
 
 
 def _refuse(where, what, bad, array, why=None):

@@ -6,7 +6,15 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
-from ..laws import AbstractBridge, bridge_gaps, hold_log_prob, hold_sample, pinned_end, positive_gap
+from ..laws import (
+    AbstractBridge,
+    bridge_gaps,
+    check_states,
+    hold_log_prob,
+    hold_sample,
+    pinned_end,
+    positive_gap,
+)
 from .nets import MLP
 from .stack import Base, GatedStack, check_sizes, make_condition
 
@@ -41,7 +49,8 @@ class BridgeFlow(AbstractBridge):
         coupling: str = "affine",
         key: PRNGKeyArray,
     ):
-        check_sizes(dim=dim, cond_dim=cond_dim, width=width, depth=depth, layers=layers)
+        dim, cond_dim = check_sizes(dim=dim, cond_dim=cond_dim)
+        width, depth, layers = check_sizes(width=width, depth=depth, layers=layers)
         net_key, stack_key = jr.split(key)
         cond_size = 2 * dim + 2 + (not autonomous) + cond_dim
         self.net = MLP(cond_size, 2 * dim, width=width, depth=depth, key=net_key)
@@ -52,14 +61,18 @@ class BridgeFlow(AbstractBridge):
         self.cond_dim = cond_dim
         self.autonomous = autonomous
 
+    @property
+    def homogeneous(self) -> bool:
+        return self.autonomous
+
     def transform_and_log_prob(self, noise, x_s, x_t, s, r, t, u=None):
-        x_s, x_t = _floats(x_s, x_t)
+        noise, x_s, x_t = check_states(self.dim, noise=noise, x_s=x_s, x_t=x_t)
         before, after = bridge_gaps(s, r, t)
         found = self.stack.forward(noise, self._base(x_s, x_t, s, before, after, u))
         return hold_sample(*pinned_end(before, after, x_s, x_t), *found)
 
     def log_prob(self, x_r, x_s, x_t, s, r, t, u=None):
-        x_r, x_s, x_t = _floats(x_r, x_s, x_t)
+        x_r, x_s, x_t = check_states(self.dim, x_r=x_r, x_s=x_s, x_t=x_t)
         before, after = bridge_gaps(s, r, t)
         _, log_prob = self.stack.inverse(x_r, self._base(x_s, x_t, s, before, after, u))
         return hold_log_prob(*pinned_end(before, after, x_s, x_t), x_r, log_prob)
@@ -75,7 +88,3 @@ class BridgeFlow(AbstractBridge):
         gate = jnp.broadcast_to(tau * (1 - tau), (self.dim,))
         mean = x_s + tau * (x_t - x_s) + gate * shift
         return Base(mean, jnp.sqrt(gate * dt) * jax.nn.softplus(raw_std), gate, c)
-
-
-def _floats(*states):
-    return [jnp.asarray(x, jnp.result_type(x, float)) for x in states]

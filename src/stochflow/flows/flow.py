@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
-from ..laws import AbstractTransition, hold_log_prob, hold_sample, positive_gap, time_gap
+from ..laws import AbstractTransition, check_state, hold_log_prob, hold_sample, positive_gap, time_gap
 from .clocks import AbstractClock, make_clock
 from .nets import MLP
 from .stack import BINS, Base, GatedStack, check_sizes, make_condition
@@ -90,8 +90,9 @@ class StochasticFlow(AbstractTransition):
         scales: Sequence[float] = (),
         key: PRNGKeyArray,
     ):
-        check_sizes(dim=dim, cond_dim=cond_dim, width=width, depth=depth, layers=layers)
-        check_sizes(octaves=octaves, bins=bins)
+        dim, cond_dim = check_sizes(dim=dim, cond_dim=cond_dim)
+        width, depth, layers = check_sizes(width=width, depth=depth, layers=layers)
+        octaves, bins = check_sizes(octaves=octaves, bins=bins)
         net_key, stack_key = jr.split(key)
         for name, lengths in (("periods", periods), ("scales", scales)):
             if not all(length > 0 for length in lengths):
@@ -120,6 +121,10 @@ class StochasticFlow(AbstractTransition):
         self.periods = tuple(float(period) for period in periods)
         self.scales = tuple(float(scale) for scale in scales)
 
+    @property
+    def homogeneous(self) -> bool:
+        return self.autonomous
+
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         return self.prepared_transform_and_log_prob(noise, self.prepare(x_s, s, t, u))
 
@@ -131,13 +136,13 @@ class StochasticFlow(AbstractTransition):
 
     def prepare(self, x_s, s, t, u=None):
         """The Gaussian and the condition of the couplings: what the base network makes of a start and a gap."""
-        x_s = jnp.asarray(x_s, jnp.result_type(x_s, float))
+        x_s = check_state("x_s", x_s, self.dim)
         dt = time_gap(s, t)
         at_rest = dt == 0
         return Prepared(self._base(x_s, s, positive_gap(dt), u), x_s, at_rest)
 
     def prepared_transform_and_log_prob(self, noise, prepared):
-        x_t, log_prob = self.stack.forward(noise, prepared.base)
+        x_t, log_prob = self.stack.forward(check_state("noise", noise, self.dim), prepared.base)
         return hold_sample(prepared.at_rest, prepared.x_s, x_t, log_prob)
 
     def prepared_log_prob(self, x_t, prepared):
@@ -145,7 +150,7 @@ class StochasticFlow(AbstractTransition):
         return log_prob
 
     def _noise_and_log_prob(self, x_t, prepared):
-        x_t = jnp.asarray(x_t, jnp.result_type(x_t, float))
+        x_t = check_state("x_t", x_t, self.dim)
         noise, log_prob = self.stack.inverse(x_t, prepared.base)
         return noise, hold_log_prob(prepared.at_rest, prepared.x_s, x_t, log_prob)
 

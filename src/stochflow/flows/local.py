@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Scalar
 
-from ..laws import AbstractTransition, hold_log_prob, hold_sample, time_gap
+from ..laws import AbstractTransition, check_states, hold_log_prob, hold_sample, time_gap
 from ..laws.checks import as_positive
 from ..laws.ornstein_uhlenbeck import relative_expm1
 from .flow import Prepared, StochasticFlow
@@ -128,7 +128,12 @@ class LocalFlow(AbstractTransition):
         share = relative_expm1(-jnp.exp(self.log_rate).astype(log_size.dtype) * dt)
         return 0.5 * jnp.log(usual + (jnp.exp(2 * log_size) - usual) * share)
 
+    @property
+    def homogeneous(self) -> bool:
+        return self.law.homogeneous
+
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
+        noise, x_s = check_states(self.dim, noise=noise, x_s=x_s)
         log_size, prepared = self._prepare(x_s, s, t, u)
         y, log_prob = self.law.prepared_transform_and_log_prob(noise, prepared)
         still = time_gap(s, t) == 0
@@ -138,6 +143,7 @@ class LocalFlow(AbstractTransition):
         return self.noise_and_log_prob(x_t, x_s, s, t, u)[1]
 
     def noise_and_log_prob(self, x_t, x_s, s, t, u=None):
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         log_size, prepared = self._prepare(x_s, s, t, u)
         y = (x_t - x_s) * jnp.exp(-log_size)
         noise, log_prob = self.law.stack.inverse(y, prepared.base)

@@ -1,12 +1,14 @@
 """What the transition flow and the bridge flow share: noise → splines → Gaussian → couplings → state."""
 
-from typing import NamedTuple
+import operator
+from typing import NamedTuple, SupportsIndex
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
+from ..laws import check_states
 from .couplings import AbstractGatedBijection, AffineCoupling, SplineCoupling, alternating_mask
 from .tails import stretch_tails, unstretch_tails
 
@@ -118,11 +120,19 @@ def _log_normal(noise: Float[Array, " dim"]) -> Scalar:
 LEAST = {"dim": 1, "cond_dim": 0, "width": 1, "depth": 0, "layers": 0, "octaves": 0, "bins": 2}
 
 
-def check_sizes(**sizes: int) -> None:
-    """Each size by its argument's name; an error names the first that is too small or no integer."""
-    for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < LEAST[name]:
-            raise ValueError(f"`{name}` must be an integer of at least {LEAST[name]}; got {value!r}.")
+def check_sizes(**sizes: SupportsIndex) -> tuple[int, ...]:
+    """Each size by its argument's name, as Python's own integer; an error names the first that is too small or none."""
+    return tuple(_check_size(name, value) for name, value in sizes.items())
+
+
+def _check_size(name, value):
+    try:
+        size = LEAST[name] - 1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        size = LEAST[name] - 1
+    if size < LEAST[name]:
+        raise ValueError(f"`{name}` must be an integer of at least {LEAST[name]}; got {value!r}.")
+    return size
 
 
 def make_condition(
@@ -134,14 +144,8 @@ def make_condition(
     cond_dim: int,
 ) -> Float[Array, " size"]:
     """States, then scalars, then covariates, in one vector; shapes are checked and errors name the argument."""
-    for name, x in states.items():
-        if jnp.shape(x) != (dim,):
-            raise ValueError(
-                f"`{name}` must have shape ({dim},); got {jnp.shape(x)}. A law sees one state at a time: "
-                "use `jax.vmap` for a batch."
-            )
     if (u is None) != (cond_dim == 0) or (u is not None and jnp.shape(u) != (cond_dim,)):
         got = "none" if u is None else f"shape {jnp.shape(u)}"
         raise ValueError(f"`u` must have shape ({cond_dim},), as `cond_dim` says; got {got}.")
-    parts = [*states.values(), *[jnp.atleast_1d(scalar) for scalar in scalars]]
+    parts = [*check_states(dim, **states), *[jnp.atleast_1d(scalar) for scalar in scalars]]
     return jnp.concatenate(parts if u is None else [*parts, u])

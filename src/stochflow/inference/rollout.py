@@ -7,9 +7,19 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Num, PRNGKeyArray
 
-from ..laws import AbstractBridge, AbstractTransition, horizon_of, warn_beyond_horizon
+from ..laws import (
+    BRIDGE_LESS,
+    AbstractBridge,
+    AbstractTransition,
+    check_state,
+    horizon_of,
+    warn_beyond_horizon,
+)
+
+# A gap that rounding changes by more than this share of itself is not the one that was asked for.
+LARGEST_CHANGE = 0.1
 
 
 class _Plan(NamedTuple):
@@ -22,8 +32,8 @@ class _Plan(NamedTuple):
 
 def rollout(
     law: AbstractTransition,
-    x0: Float[Array, " dim"],
-    times: Float[np.ndarray | Array, " n"],
+    x0: Num[ArrayLike, " dim"] | list,
+    times: Num[ArrayLike, " n"] | list,
     *,
     max_gap: float | None = None,
     u: Float[Array, " cond"] | None = None,
@@ -35,8 +45,8 @@ def rollout(
     longer than the horizon that the law was trained on draws a warning. One path at a time: `jax.vmap` over
     `x0` and `key`.
     """
-    times = _concrete_times(times)
-    plan = _plan(times, max_gap)
+    x0 = check_state("x0", x0, law.dim)
+    plan = _plan(_concrete_times(times), max_gap)
     warn_beyond_horizon(plan.starts, plan.ends, horizon_of(law))
 
     def step(x, now):
@@ -44,17 +54,16 @@ def rollout(
         x = law.sample(x, s, t, u, key=jr.fold_in(key, i))
         return x, x
 
-    x0 = jnp.asarray(x0)
-    to_array = lambda value: jnp.asarray(value, x0.dtype)
-    _, path = jax.lax.scan(step, x0, (to_array(plan.starts), to_array(plan.ends), jnp.arange(len(plan.ends))))
+    starts, ends = _as_seen(law, x0.dtype, plan.starts, plan.ends)
+    _, path = jax.lax.scan(step, x0, (starts, ends, jnp.arange(len(plan.ends))))
     return jnp.concatenate([x0[None], path[plan.wanted]])
 
 
 def forecast(
     law: AbstractTransition,
-    x0: Float[Array, " dim"],
+    x0: Num[ArrayLike, " dim"] | list,
     s: float,
-    times: Float[np.ndarray | Array, " n"],
+    times: Num[ArrayLike, " n"] | list,
     *,
     max_gap: float | None = None,
     u: Float[Array, " cond"] | None = None,
@@ -66,54 +75,90 @@ def forecast(
     [`rollout`][stochflow.rollout]. With `max_gap`, a time further off is reached in as few equal steps as it
     allows; all times are drawn together, in as many turns as the furthest needs.
     """
-    times = _concrete_times(np.concatenate([[s], np.atleast_1d(times)]))[1:]
-    number = _steps(times - s, max_gap)
-    warn_beyond_horizon(np.zeros(len(times)), (times - s) / number, horizon_of(law))
-    x0 = jnp.asarray(x0)
+    x0 = check_state("x0", x0, law.dim)
+    start, *times = _concrete_times(s, times)
+    ahead = np.asarray(times) - start
+    number = _steps(ahead, max_gap)
+    warn_beyond_horizon(np.zeros(len(ahead)), ahead / number, horizon_of(law))
+    # Times that need fewer steps than others stand still for the rest: a gap of zero moves nothing.
+    turns = np.minimum(np.arange(number.max(initial=1) + 1), number[:, None])
+    edges = start + ahead[:, None] * turns / number[:, None]
+    starts, ends = _as_seen(law, x0.dtype, edges[:, :-1], edges[:, 1:])
 
-    def draw(t, steps, key):
-        # Times that need fewer steps than others stand still for the rest: a gap of zero moves nothing.
-        edge = lambda i: (s + (t - s) * jnp.minimum(i, steps) / steps).astype(x0.dtype)
-        step = lambda x, i: (law.sample(x, edge(i), edge(i + 1), u, key=jr.fold_in(key, i)), None)
-        if number.max() == 1:
-            return step(x0, 0)[0]
-        return jax.lax.scan(step, x0, jnp.arange(number.max()))[0]
+    def draw(starts, ends, key):
+        def step(x, now):
+            s, t, i = now
+            return law.sample(x, s, t, u, key=jr.fold_in(key, i)), None
 
-    keys = jax.vmap(lambda i: jr.fold_in(key, i))(jnp.arange(len(times)))
-    return jax.vmap(draw)(jnp.asarray(times), jnp.asarray(number), keys)
+        if len(starts) == 1:
+            return step(x0, (starts[0], ends[0], 0))[0]
+        return jax.lax.scan(step, x0, (starts, ends, jnp.arange(len(starts))))[0]
+
+    keys = jax.vmap(lambda i: jr.fold_in(key, i))(jnp.arange(len(ahead)))
+    return jax.vmap(draw)(starts, ends, keys)
 
 
 def interpolate(
     bridge: AbstractBridge,
-    x_s: Float[Array, " dim"],
-    x_t: Float[Array, " dim"],
+    x_s: Num[ArrayLike, " dim"] | list,
+    x_t: Num[ArrayLike, " dim"] | list,
     s: float,
     t: float,
-    times: Float[np.ndarray | Array, " n"],
+    times: Num[ArrayLike, " n"] | list,
     *,
     u: Float[Array, " cond"] | None = None,
     key: PRNGKeyArray,
 ) -> Float[Array, "n dim"]:
-    """One path between two known states: the states at `times`, each given the one before and the far end."""
-    times = _concrete_times(np.concatenate([[s], np.atleast_1d(times), [t]]))
-    x_s, x_t = jnp.asarray(x_s), jnp.asarray(x_t)
+    """One path between two known states: the states at `times`, each given the one before and the far end.
+
+    Ends further apart than those that the bridge was trained on draw a warning.
+    """
+    x_s, x_t = check_state("x_s", x_s, bridge.dim), check_state("x_t", x_t, bridge.dim)
+    grid = _concrete_times(s, times, t)
+    warn_beyond_horizon(grid[0], grid[-1], horizon_of(bridge), BRIDGE_LESS)
+    far_end = np.full(len(grid) - 2, grid[-1])
+    seen = _as_seen(bridge, x_s.dtype, grid[:-2], grid[1:-1], far_end)
 
     def step(x, now):
-        before, r, i = now
-        x = bridge.sample(x, x_t, before, r, jnp.asarray(t, x_s.dtype), u, key=jr.fold_in(key, i))
+        before, r, end, i = now
+        x = bridge.sample(x, x_t, before, r, end, u, key=jr.fold_in(key, i))
         return x, x
 
-    grid = jnp.asarray(times, x_s.dtype)
-    _, path = jax.lax.scan(step, x_s, (grid[:-2], grid[1:-1], jnp.arange(len(times) - 2)))
+    _, path = jax.lax.scan(step, x_s, (*seen, jnp.arange(len(far_end))))
     return path
 
 
-def _concrete_times(times) -> Float[np.ndarray, " n"]:
-    if isinstance(times, Tracer):
+def _as_seen(
+    law: AbstractTransition | AbstractBridge, dtype, starts: np.ndarray, *later: np.ndarray
+) -> list[Array]:
+    """Times of steps in the precision of the states, which is too coarse for unix seconds: where gaps are all that
+    matters each step counts from its own start, and else times that rounding would merge are refused."""
+    if law.homogeneous:
+        seen = [np.zeros_like(starts), *[times - starts for times in later]]
+    else:
+        seen = [starts, *later]
+        _refuse_merged(starts, later[0], dtype)
+    return [jnp.asarray(times, dtype) for times in seen]
+
+
+def _refuse_merged(starts, ends, dtype):
+    gaps, rounded = ends - starts, ends.astype(dtype).astype(float) - starts.astype(dtype).astype(float)
+    merged = np.abs(rounded - gaps) > LARGEST_CHANGE * gaps
+    if merged.any():
+        at = ends[merged][0]
+        raise ValueError(
+            f"time {float(at)} is too close to the one before for {jnp.dtype(dtype).name}: this law depends on the "
+            "time itself, so count times from the series' origin, as `Trajectories` does."
+        )
+
+
+def _concrete_times(*parts) -> Float[np.ndarray, " n"]:
+    if any(isinstance(part, Tracer) for part in parts):
         raise ValueError(
             "`times` must be known when the steps are planned; close over it instead of tracing it."
         )
-    times = np.asarray(times, np.float64)
+    parts = [np.asarray(part, np.float64) for part in parts]
+    times = parts[0] if len(parts) == 1 else np.concatenate([np.atleast_1d(part) for part in parts])
     if times.ndim != 1 or times.size == 0:
         raise ValueError(f"`times` must have shape (n,) with n ≥ 1; got {times.shape}.")
     if not np.isfinite(times).all():

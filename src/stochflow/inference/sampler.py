@@ -51,11 +51,13 @@ class Sampler:
         """
         states, covariates = self._checked(x_s, u)
         s, t = float(s), float(t)
-        if t < s:
+        if not 0 <= t - s < np.inf:  # NaN fails too
             raise ValueError(
-                f"`t` must not be earlier than `s`: a transition law runs forwards; got {s:g}, {t:g}."
+                f"`t` must not be earlier than `s`, and both must be finite: a transition law runs forwards; "
+                f"got {s:g}, {t:g}."
             )
         warn_beyond_horizon(s, t, horizon_of(self.law))
+        s, t = (0.0, t - s) if self.law.homogeneous else (s, t)  # float32 is too coarse for unix seconds
         times = np.asarray(s, states.dtype), np.asarray(t, states.dtype)
 
         def drawn(first):

@@ -7,6 +7,7 @@ exact laws that tests, docs and demos use as truth. Nothing learnt, nothing rand
 from .base import AbstractBridge as AbstractBridge, AbstractTransition as AbstractTransition
 from .bessel import log_ive as log_ive
 from .brownian import BrownianBridge as BrownianBridge, BrownianMotion as BrownianMotion
+from .checks import check_state as check_state, check_states as check_states
 from .cir import CIR as CIR
 from .gaps import (
     bridge_gaps as bridge_gaps,
@@ -29,7 +30,11 @@ from .geometric import (
     GeometricBrownianBridge as GeometricBrownianBridge,
     GeometricBrownianMotion as GeometricBrownianMotion,
 )
-from .horizon import HorizonWarning as HorizonWarning, warn_beyond_horizon as warn_beyond_horizon
+from .horizon import (
+    BRIDGE_LESS as BRIDGE_LESS,
+    HorizonWarning as HorizonWarning,
+    warn_beyond_horizon as warn_beyond_horizon,
+)
 from .linear import (
     LinearBridge as LinearBridge,
     LinearSDE as LinearSDE,

@@ -10,10 +10,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar, ScalarLike
 
-
-def _noise(dim: int, x: Float[Array, " dim"], key: PRNGKeyArray) -> Float[Array, " dim"]:
-    """Standard normal noise of the precision that goes with `x`: of a NumPy or integer array, JAX's default."""
-    return jr.normal(key, (dim,), jnp.result_type(x, float))
+from .checks import check_state
 
 
 class AbstractTransition(eqx.Module):
@@ -25,6 +22,11 @@ class AbstractTransition(eqx.Module):
     """
 
     dim: eqx.AbstractVar[int]
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether gaps between times are all that matters; a law that does not say so is taken to need the times."""
+        return False
 
     @abc.abstractmethod
     def transform_and_log_prob(
@@ -102,7 +104,8 @@ class AbstractTransition(eqx.Module):
         key: PRNGKeyArray,
     ) -> Float[Array, " dim"]:
         """One draw of the state at `t`."""
-        return self.transform(_noise(self.dim, x_s, key), x_s, s, t, u)
+        x_s = check_state("x_s", x_s, self.dim)
+        return self.transform(jr.normal(key, x_s.shape, x_s.dtype), x_s, s, t, u)
 
     def sample_and_log_prob(
         self,
@@ -114,7 +117,8 @@ class AbstractTransition(eqx.Module):
         key: PRNGKeyArray,
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """One draw and its log-density, for about the price of the draw."""
-        return self.transform_and_log_prob(_noise(self.dim, x_s, key), x_s, s, t, u)
+        x_s = check_state("x_s", x_s, self.dim)
+        return self.transform_and_log_prob(jr.normal(key, x_s.shape, x_s.dtype), x_s, s, t, u)
 
 
 class AbstractBridge(eqx.Module):
@@ -124,6 +128,11 @@ class AbstractBridge(eqx.Module):
     """
 
     dim: eqx.AbstractVar[int]
+
+    @property
+    def homogeneous(self) -> bool:
+        """Whether gaps between times are all that matters; a law that does not say so is taken to need the times."""
+        return False
 
     @abc.abstractmethod
     def transform_and_log_prob(
@@ -177,7 +186,8 @@ class AbstractBridge(eqx.Module):
         key: PRNGKeyArray,
     ) -> Float[Array, " dim"]:
         """One draw of the state at `r`."""
-        return self.transform(_noise(self.dim, x_s, key), x_s, x_t, s, r, t, u)
+        x_s = check_state("x_s", x_s, self.dim)
+        return self.transform(jr.normal(key, x_s.shape, x_s.dtype), x_s, x_t, s, r, t, u)
 
     def sample_and_log_prob(
         self,
@@ -191,4 +201,5 @@ class AbstractBridge(eqx.Module):
         key: PRNGKeyArray,
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """One draw and its log-density, for about the price of the draw."""
-        return self.transform_and_log_prob(_noise(self.dim, x_s, key), x_s, x_t, s, r, t, u)
+        x_s = check_state("x_s", x_s, self.dim)
+        return self.transform_and_log_prob(jr.normal(key, x_s.shape, x_s.dtype), x_s, x_t, s, r, t, u)

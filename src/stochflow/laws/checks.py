@@ -25,6 +25,22 @@ def as_vector(name: str, value: ArrayLike | list, size: int | None = None) -> Fl
     return require(name, vector, jnp.isfinite(vector), "be finite")
 
 
+def check_state(name: str, x: ArrayLike | list, dim: int) -> Float[Array, " dim"]:
+    """One state as an array of floats, or a `ValueError` if it has another shape."""
+    state = _as_float(x)
+    if state.shape != (dim,):
+        raise ValueError(
+            f"`{name}` must have shape ({dim},); got {state.shape}. A law sees one state at a time: use `jax.vmap` "
+            "for a batch."
+        )
+    return state
+
+
+def check_states(dim: int, **states: ArrayLike | list) -> list[Float[Array, " dim"]]:
+    """Several states, each by its argument's name."""
+    return [check_state(name, x, dim) for name, x in states.items()]
+
+
 def as_matrix(
     name: str, value: ArrayLike | list, rows: int | None = None, columns: int | None = None
 ) -> Float[Array, "rows columns"]:

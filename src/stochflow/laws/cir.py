@@ -10,7 +10,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Scalar, ScalarLike
 
 from .base import AbstractTransition
 from .bessel import log_bessel_kernel
-from .checks import as_positive
+from .checks import as_positive, check_state, check_states
 from .gaps import hold_log_prob, hold_sample, positive_gap, time_gap
 from .ornstein_uhlenbeck import relative_expm1
 
@@ -52,6 +52,10 @@ class CIR(AbstractTransition):
         self.mean = as_positive("mean", mean, self.dim)
         self.volatility = as_positive("volatility", volatility, self.dim)
 
+    @property
+    def homogeneous(self) -> bool:
+        return True
+
     def transform_and_log_prob(
         self,
         noise: Float[Array, " dim"],
@@ -61,6 +65,7 @@ class CIR(AbstractTransition):
         u: Float[Array, " cond"] | None = None,
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """The quantile at the normal CDF of the noise, per dimension."""
+        noise, x_s = check_states(self.dim, noise=noise, x_s=x_s)
         gap = time_gap(s, t)
         c, a, b = self._scale_shape_noncentrality(x_s, gap)
         x_t = jax.vmap(mixture_quantile)(noise, a, b) / c
@@ -75,6 +80,7 @@ class CIR(AbstractTransition):
         u: Float[Array, " cond"] | None = None,
     ) -> Scalar:
         """The noncentral chi-square log-density of `x_t`."""
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         gap = time_gap(s, t)
         log_prob = _log_density(x_t, *self._scale_shape_noncentrality(x_s, gap))
         return hold_log_prob(gap == 0, x_s, x_t, log_prob)
@@ -83,6 +89,7 @@ class CIR(AbstractTransition):
         self, x_s: Float[Array, " dim"], s: ScalarLike, t: ScalarLike, *, key: PRNGKeyArray
     ) -> Float[Array, " dim"]:
         """An exact draw from the Poisson mixture of gamma laws: fast, but not a function of normal noise."""
+        x_s = check_state("x_s", x_s, self.dim)
         gap = time_gap(s, t)
         c, a, b = self._scale_shape_noncentrality(x_s, gap)
         poisson_key, gamma_key = jr.split(key)

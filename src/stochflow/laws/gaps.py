@@ -6,14 +6,15 @@ divide by (`positive_gap`) and then chooses between that and the point, so that 
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Scalar, ScalarLike
 
-BACKWARDS = "`t` must not be earlier than `s`: a transition law runs forwards."
+BACKWARDS = "`t` must not be earlier than `s`, and both must be finite: a transition law runs forwards"
+OUTSIDE = "`r` must lie between `s` and `t`, and all must be finite: a bridge is tied at both ends"
 
 _times_in_order = contextvars.ContextVar("_times_in_order", default=False)
 
@@ -33,25 +34,36 @@ def times_in_order() -> Iterator[None]:
         _times_in_order.reset(token)
 
 
-def require_order(value: Array, bad: Bool[Array, ""], message: str) -> Array:
-    """`value`, and an error at run time where times are out of order."""
-    return value if _times_in_order.get() else eqx.error_if(value, bad, message)
+def require_order(ok: Callable[..., Bool[Array, ""]], message: str, *gaps: Scalar) -> tuple[Scalar, ...]:
+    """The gaps, if `ok` of them holds: else a `ValueError` now or, if they are traced, an error at run time."""
+    if not any(isinstance(gap, Tracer) for gap in gaps):
+        if not bool(ok(*gaps)):
+            raise ValueError(
+                f"{message}; got a gap of {' and then '.join(f'{float(gap):g}' for gap in gaps)}."
+            )
+        return gaps
+    if _times_in_order.get():
+        return gaps
+    bad = jnp.logical_not(ok(*gaps))
+    return tuple(eqx.error_if(gap, bad, f"{message}.") for gap in gaps)
 
 
 def time_gap(s: ScalarLike, t: ScalarLike) -> Scalar:
-    r"""$\Delta t = t - s$; an error, under `jit` too, if `t` is earlier than `s`."""
-    gap = jnp.asarray(t) - jnp.asarray(s)
-    if not isinstance(gap, Tracer) and bool(gap < 0):
-        raise ValueError(f"{BACKWARDS} Got {float(gap):g}.")
-    return require_order(gap, gap < 0, BACKWARDS)
+    r"""$\Delta t = t - s$; an error, under `jit` too, if `t` is earlier than `s` or one of them is not finite."""
+    (gap,) = require_order(_is_gap, BACKWARDS, jnp.asarray(t) - jnp.asarray(s))
+    return gap
 
 
 def bridge_gaps(s: ScalarLike, r: ScalarLike, t: ScalarLike) -> tuple[Scalar, Scalar]:
-    r"""$(r - s, t - r)$; an error, under `jit` too, unless $s \le r \le t$."""
-    before, after = jnp.asarray(r) - jnp.asarray(s), jnp.asarray(t) - jnp.asarray(r)
-    message = "`r` must lie between `s` and `t`: a bridge is tied at both ends."
-    outside = (before < 0) | (after < 0)
-    return require_order(before, outside, message), require_order(after, outside, message)
+    r"""$(r - s, t - r)$; an error, under `jit` too, unless $s \le r \le t$ and all are finite."""
+    gaps = jnp.asarray(r) - jnp.asarray(s), jnp.asarray(t) - jnp.asarray(r)
+    before, after = require_order(lambda before, after: _is_gap(before) & _is_gap(after), OUTSIDE, *gaps)
+    return before, after
+
+
+def _is_gap(gap: Scalar) -> Bool[Array, ""]:
+    """Neither negative nor infinite nor NaN, of which the last fails every comparison."""
+    return (gap >= 0) & (gap < jnp.inf)
 
 
 def positive_gap(gap: Scalar) -> Scalar:

@@ -9,6 +9,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Scalar, ScalarLike
 
 from .base import AbstractBridge, AbstractTransition
+from .checks import check_states
 from .gaps import bridge_gaps, hold_log_prob, hold_sample, pinned_end, positive_gap, time_gap
 
 
@@ -48,6 +49,10 @@ class AffineGaussian(eqx.Module):
 class AbstractGaussianTransition(AbstractTransition):
     """A time-homogeneous law with Gaussian, affine steps: a final class gives `moments`, the rest is here."""
 
+    @property
+    def homogeneous(self) -> bool:
+        return True
+
     @abc.abstractmethod
     def moments(self, gap: Scalar, u: Float[Array, " cond"] | None) -> AffineGaussian:
         """The step over a positive `gap`."""
@@ -61,6 +66,7 @@ class AbstractGaussianTransition(AbstractTransition):
         u: Float[Array, " cond"] | None = None,
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """Mean plus Cholesky factor times noise."""
+        noise, x_s = check_states(self.dim, noise=noise, x_s=x_s)
         gap = time_gap(s, t)
         step = self.moments(positive_gap(gap), u).given(x_s)
         return hold_sample(gap == 0, x_s, *step.transform_and_log_prob(noise))
@@ -74,12 +80,17 @@ class AbstractGaussianTransition(AbstractTransition):
         u: Float[Array, " cond"] | None = None,
     ) -> Scalar:
         r"""The Gaussian log-density of `x_t`."""
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         gap = time_gap(s, t)
         return hold_log_prob(gap == 0, x_s, x_t, self.moments(positive_gap(gap), u).given(x_s).log_prob(x_t))
 
 
 class AbstractGaussianBridge(AbstractBridge):
     """A Gaussian bridge of a time-homogeneous law: a final class gives `between`, the rest is here."""
+
+    @property
+    def homogeneous(self) -> bool:
+        return True
 
     @abc.abstractmethod
     def between(
@@ -103,6 +114,7 @@ class AbstractGaussianBridge(AbstractBridge):
         u: Float[Array, " cond"] | None = None,
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """Mean plus Cholesky factor times noise."""
+        noise, x_s, x_t = check_states(self.dim, noise=noise, x_s=x_s, x_t=x_t)
         before, after = bridge_gaps(s, r, t)
         law = self.between(x_s, x_t, positive_gap(before), positive_gap(after), u)
         return hold_sample(*pinned_end(before, after, x_s, x_t), *law.transform_and_log_prob(noise))
@@ -118,6 +130,7 @@ class AbstractGaussianBridge(AbstractBridge):
         u: Float[Array, " cond"] | None = None,
     ) -> Scalar:
         r"""The Gaussian log-density of `x_r`."""
+        x_r, x_s, x_t = check_states(self.dim, x_r=x_r, x_s=x_s, x_t=x_t)
         before, after = bridge_gaps(s, r, t)
         law = self.between(x_s, x_t, positive_gap(before), positive_gap(after), u)
         return hold_log_prob(*pinned_end(before, after, x_s, x_t), x_r, law.log_prob(x_r))

@@ -6,7 +6,7 @@ from jaxtyping import Array, ArrayLike, Float, Scalar, ScalarLike
 
 from .base import AbstractBridge, AbstractTransition
 from .brownian import BrownianBridge, BrownianMotion
-from .checks import as_positive, as_vector
+from .checks import as_positive, as_vector, check_states
 from .gaps import bridge_gaps, hold_log_prob, hold_sample, pinned_end, time_gap
 
 
@@ -27,6 +27,10 @@ class GeometricBrownianMotion(AbstractTransition):
         self.log_motion = BrownianMotion(drift - volatility**2 / 2, volatility)
         self.dim = drift.size
 
+    @property
+    def homogeneous(self) -> bool:
+        return True
+
     def transform_and_log_prob(
         self,
         noise: Float[Array, " dim"],
@@ -36,6 +40,7 @@ class GeometricBrownianMotion(AbstractTransition):
         u: Float[Array, " cond"] | None = None,
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """The exponential of the Brownian step."""
+        noise, x_s = check_states(self.dim, noise=noise, x_s=x_s)
         log_x_t, log_prob = self.log_motion.transform_and_log_prob(noise, log_positive("x_s", x_s), s, t, u)
         return hold_sample(time_gap(s, t) == 0, x_s, jnp.exp(log_x_t), log_prob - log_x_t.sum())
 
@@ -48,6 +53,7 @@ class GeometricBrownianMotion(AbstractTransition):
         u: Float[Array, " cond"] | None = None,
     ) -> Scalar:
         """The log-normal log-density of `x_t`."""
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         inside, log_x_t = log_or_outside(x_t)
         log_prob = self.log_motion.log_prob(log_x_t, log_positive("x_s", x_s), s, t, u) - log_x_t.sum()
         return hold_log_prob(time_gap(s, t) == 0, x_s, x_t, jnp.where(inside, log_prob, -jnp.inf))
@@ -65,6 +71,10 @@ class GeometricBrownianBridge(AbstractBridge):
     def dim(self) -> int:
         return self.law.dim
 
+    @property
+    def homogeneous(self) -> bool:
+        return True
+
     def transform_and_log_prob(
         self,
         noise: Float[Array, " dim"],
@@ -76,6 +86,7 @@ class GeometricBrownianBridge(AbstractBridge):
         u: Float[Array, " cond"] | None = None,
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """The exponential of the Brownian bridge."""
+        noise, x_s, x_t = check_states(self.dim, noise=noise, x_s=x_s, x_t=x_t)
         ends = log_positive("x_s", x_s), log_positive("x_t", x_t)
         log_x_r, log_prob = BrownianBridge(self.law.log_motion).transform_and_log_prob(
             noise, *ends, s, r, t, u
@@ -94,6 +105,7 @@ class GeometricBrownianBridge(AbstractBridge):
         u: Float[Array, " cond"] | None = None,
     ) -> Scalar:
         """The log-normal log-density of `x_r`."""
+        x_r, x_s, x_t = check_states(self.dim, x_r=x_r, x_s=x_s, x_t=x_t)
         inside, log_x_r = log_or_outside(x_r)
         ends = log_positive("x_s", x_s), log_positive("x_t", x_t)
         log_prob = BrownianBridge(self.law.log_motion).log_prob(log_x_r, *ends, s, r, t, u) - log_x_r.sum()

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from .base import AbstractTransition
+from .checks import check_states
 from .gaps import hold_log_prob, hold_sample, time_gap
 
 
@@ -29,19 +30,26 @@ class Relative(AbstractTransition):
     def dim(self) -> int:
         return self.law.dim
 
+    @property
+    def homogeneous(self) -> bool:
+        return self.law.homogeneous
+
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         """The state of a law that starts at the origin of those coordinates, carried to the start."""
+        noise, x_s = check_states(self.dim, noise=noise, x_s=x_s)
         origin = self._origin(x_s)
         x_t, log_prob = self.law.transform_and_log_prob(noise, x_s - origin, s, t, u)
         return hold_sample(time_gap(s, t) == 0, x_s, x_t + origin, log_prob)
 
     def log_prob(self, x_t, x_s, s, t, u=None):
         """The log-density of the displacement."""
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         origin = self._origin(x_s)
         log_prob = self.law.log_prob(x_t - origin, x_s - origin, s, t, u)
         return hold_log_prob(time_gap(s, t) == 0, x_s, x_t, log_prob)
 
     def noise_and_log_prob(self, x_t, x_s, s, t, u=None):
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         origin = self._origin(x_s)
         noise, log_prob = self.law.noise_and_log_prob(x_t - origin, x_s - origin, s, t, u)
         return noise, hold_log_prob(time_gap(s, t) == 0, x_s, x_t, log_prob)

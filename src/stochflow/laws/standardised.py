@@ -6,9 +6,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Scalar, ScalarLike
 
 from .base import AbstractBridge, AbstractTransition
-from .checks import as_positive, as_vector
+from .checks import as_positive, as_vector, check_states
 from .gaps import bridge_gaps, hold_log_prob, hold_sample, pinned_end, time_gap
-from .horizon import warn_beyond_horizon
+from .horizon import BRIDGE_LESS, warn_beyond_horizon
 
 
 class Standardised(AbstractTransition):
@@ -46,6 +46,10 @@ class Standardised(AbstractTransition):
     def dim(self) -> int:
         return self.law.dim
 
+    @property
+    def homogeneous(self) -> bool:
+        return self.law.homogeneous
+
     def transform_and_log_prob(
         self,
         noise: Float[Array, " dim"],
@@ -55,6 +59,7 @@ class Standardised(AbstractTransition):
         u: Float[Array, " cond"] | None = None,
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """The state of the standardised law, brought back to the user's units."""
+        noise, x_s = check_states(self.dim, noise=noise, x_s=x_s)
         units = Units(self.loc, self.scale, self.time_scale)
         warn_beyond_horizon(s, t, self.horizon)
         still = time_gap(s, t) == 0  # the round trip through `z` would lose the last digit of `x_s`
@@ -71,10 +76,12 @@ class Standardised(AbstractTransition):
         u: Float[Array, " cond"] | None = None,
     ) -> Scalar:
         """The log-density per unit of the user's volume."""
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         still, pair, log_volume = self._pair(x_t, x_s, s, t)
         return hold_log_prob(still, x_s, x_t, self.law.log_prob(*pair, u) - log_volume)
 
     def noise_and_log_prob(self, x_t, x_s, s, t, u=None):
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         still, pair, log_volume = self._pair(x_t, x_s, s, t)
         noise, log_prob = self.law.noise_and_log_prob(*pair, u)
         return noise, hold_log_prob(still, x_s, x_t, log_prob - log_volume)
@@ -91,7 +98,8 @@ class Standardised(AbstractTransition):
 class StandardisedBridge(AbstractBridge):
     """A bridge that was learnt on standardised values and rescaled times, in the user's units.
 
-    The same as `Standardised`, for a bridge: a sample at an end is that end itself, with `==`.
+    The same as `Standardised`, for a bridge: a sample at an end is that end itself, with `==`, and `horizon` is the
+    longest time between two ends.
     """
 
     bridge: AbstractBridge
@@ -118,6 +126,10 @@ class StandardisedBridge(AbstractBridge):
     def dim(self) -> int:
         return self.bridge.dim
 
+    @property
+    def homogeneous(self) -> bool:
+        return self.bridge.homogeneous
+
     def transform_and_log_prob(
         self,
         noise: Float[Array, " dim"],
@@ -129,8 +141,10 @@ class StandardisedBridge(AbstractBridge):
         u: Float[Array, " cond"] | None = None,
     ) -> tuple[Float[Array, " dim"], Scalar]:
         """The state of the standardised bridge, brought back to the user's units."""
+        noise, x_s, x_t = check_states(self.dim, noise=noise, x_s=x_s, x_t=x_t)
         units = Units(self.loc, self.scale, self.time_scale)
         ends = units.standardise(x_s), units.standardise(x_t)
+        warn_beyond_horizon(s, t, self.horizon, BRIDGE_LESS)
         pinned, end = pinned_end(*bridge_gaps(s, r, t), x_s, x_t)
         start, middle, stop = units.times(pinned, s, r, t)
         z_r, log_prob = self.bridge.transform_and_log_prob(noise, *ends, start, middle, stop, u)
@@ -147,8 +161,10 @@ class StandardisedBridge(AbstractBridge):
         u: Float[Array, " cond"] | None = None,
     ) -> Scalar:
         """The log-density per unit of the user's volume."""
+        x_r, x_s, x_t = check_states(self.dim, x_r=x_r, x_s=x_s, x_t=x_t)
         units = Units(self.loc, self.scale, self.time_scale)
         states = units.standardise(x_r), units.standardise(x_s), units.standardise(x_t)
+        warn_beyond_horizon(s, t, self.horizon, BRIDGE_LESS)
         pinned, end = pinned_end(*bridge_gaps(s, r, t), x_s, x_t)
         start, middle, stop = units.times(pinned, s, r, t)
         log_prob = self.bridge.log_prob(*states, start, middle, stop, u) - units.log_volume()

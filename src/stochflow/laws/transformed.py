@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Scalar
 
-from .base import AbstractTransition
-from .checks import as_positive
+from .base import AbstractBridge, AbstractTransition
+from .checks import as_positive, check_states
 from .gaps import hold_log_prob, hold_sample, time_gap
-from .standardised import Standardised
+from .standardised import Standardised, StandardisedBridge
 
 Interval = str | tuple[float, float]
 NAMED = {"real": (-math.inf, math.inf), "positive": (0.0, math.inf)}
@@ -88,8 +88,13 @@ class Transformed(AbstractTransition):
     def dim(self) -> int:
         return self.law.dim
 
+    @property
+    def homogeneous(self) -> bool:
+        return self.law.homogeneous
+
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         """The state on the line, brought back to the support."""
+        noise, x_s = check_states(self.dim, noise=noise, x_s=x_s)
         y_t, log_prob = self.law.transform_and_log_prob(noise, self.support.to_line(x_s), s, t, u)
         x_t, log_slope = self.support.from_line(y_t)
         # The round trip through the line would lose the last digit of `x_s`.
@@ -97,11 +102,13 @@ class Transformed(AbstractTransition):
 
     def log_prob(self, x_t, x_s, s, t, u=None):
         """The log-density per unit of the user's volume; minus infinity outside the support."""
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         y_t, log_slope = self._line(x_t)
         log_prob = self.law.log_prob(y_t, self.support.to_line(x_s), s, t, u) - log_slope
         return hold_log_prob(time_gap(s, t) == 0, x_s, x_t, log_prob)
 
     def noise_and_log_prob(self, x_t, x_s, s, t, u=None):
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         y_t, log_slope = self._line(x_t)
         noise, log_prob = self.law.noise_and_log_prob(y_t, self.support.to_line(x_s), s, t, u)
         return noise, hold_log_prob(time_gap(s, t) == 0, x_s, x_t, log_prob - log_slope)
@@ -170,8 +177,8 @@ def _next(bound, towards, dtype):
     return math.copysign(tiny, beside) if 0 < abs(beside) < tiny else beside
 
 
-def horizon_of(law: AbstractTransition) -> float | None:
-    """The longest gap that a law was trained for, in the user's units; `None` if it has no limit."""
+def horizon_of(law: AbstractTransition | AbstractBridge) -> float | None:
+    """The longest gap that a law or a bridge was trained for, in the user's units; `None` if it has no limit."""
     if isinstance(law, Transformed):
         return horizon_of(law.law)
-    return law.horizon if isinstance(law, Standardised) else None
+    return law.horizon if isinstance(law, Standardised | StandardisedBridge) else None

@@ -2,7 +2,10 @@
 
 import dataclasses
 import json
+import math
 from typing import Any
+
+import numpy as np
 
 from ..data.pairs import SCHEMES, TRIPLET_SCHEMES
 from ..objectives import DIRECTIONS
@@ -75,6 +78,8 @@ class RunConfig:
     patience: int | None = None
 
     def __post_init__(self):
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
         self._require_all(("steps", "batch_size", "log_every"), _is_count, "a positive integer")
         self._require_all(("warmup_steps", "bridge_steps"), _is_natural, "an integer ≥ 0")
         self._require_all(
@@ -83,11 +88,8 @@ class RunConfig:
         self._require_all(
             ("weight_decay", "consistency", "one_to_two", "two_to_one"), lambda v: v >= 0, "at least 0"
         )
-        self._require_all(
-            ("consistency_horizon", "consistency_batch", "patience"),
-            _is_positive_or_none,
-            "positive, or None",
-        )
+        self._require_all(("consistency_horizon",), _is_positive_or_none, "positive, or None")
+        self._require_all(("consistency_batch", "patience"), _is_count_or_none, "a positive integer, or None")
         self._require_all(("ema",), lambda v: 0 <= v < 1, "in [0, 1)")
         self._require_known(optimiser=OPTIMISERS, decay=DECAYS, triplets=TRIPLET_SCHEMES)
         self._require_all(("one_way",), lambda v: _is_natural(v) and v not in (1, 2), "0, or an integer ≥ 3")
@@ -215,9 +217,10 @@ class LatentConfig(RunConfig):
         self._require_all(("skip_starts", "skip_samples"), _is_count, "a positive integer")
         self._require_all(("weights_warmup",), _is_natural, "an integer ≥ 0")
         self._require_all(("beta", "beta_skip", "input_noise"), lambda v: v >= 0, "at least 0")
-        self._require_all(("transitions", "time_unit"), _is_positive_or_none, "positive, or None")
-        at_least_two = lambda v: v is None or v >= 2
-        self._require_all(("skip_lag", "window"), at_least_two, "at least 2, or None")
+        self._require_all(("time_unit",), _is_positive_or_none, "positive, or None")
+        self._require_all(("transitions",), _is_count_or_none, "a positive integer, or None")
+        at_least_two = lambda v: v is None or (_is_count(v) and v >= 2)
+        self._require_all(("skip_lag", "window"), at_least_two, "an integer of at least 2, or None")
         self._require_all(("drop_rows",), lambda v: 0 <= v < 1, "in [0, 1)")
         self._require_known(skip_scheme=SKIP_SCHEMES)
 
@@ -230,12 +233,29 @@ def _is_natural(value):
     return isinstance(value, int) and value >= 0
 
 
+def _is_count_or_none(value):
+    return value is None or _is_count(value)
+
+
 def _is_positive_or_none(value):
     return value is None or value > 0
 
 
+def _plain(value: Any) -> Any:
+    """A number of NumPy's as one of Python's own, which is what JSON can write."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _require(name: str, value: Any, holds, what: str) -> None:
-    if isinstance(value, float) and value != value:
-        raise ValueError(f"`{name}` must be {what}; got nan.")
-    if not holds(value):
+    if not _is_sensible(value, holds):
         raise ValueError(f"`{name}` must be {what}; got {value!r}.")
+
+
+def _is_sensible(value, holds) -> bool:
+    """Whether `holds` of a setting, which is no truth value and no number without end."""
+    if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
+        return False
+    try:
+        return holds(value)
+    except TypeError:  # a word where a number belongs
+        return False

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import warnings
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -22,6 +23,8 @@ from .validation import make_validation
 
 # May differ when a run goes on: they change what is saved when, and nothing that is learnt.
 HOUSEKEEPING = ("checkpoint_seconds",)
+# Times are float32, and gaps differences of them: one this little longer than a horizon is not beyond it.
+TOLERANCE = 1e-4
 
 
 class FlowAndBridge(eqx.Module):
@@ -83,6 +86,9 @@ def fit(
     scaling = _Scaling.of(trajectories, config)
     if isinstance(flow, Standardised):
         scaling, flow = scaling.in_units_of(flow), flow.law
+    _check_gaps("trajectories", trajectories, scaling.horizon)
+    if validation is not None:
+        _check_gaps("validation", validation, scaling.horizon)
     data = scaling.apply(trajectories)
     sampler = PairSampler(
         data,
@@ -108,7 +114,7 @@ def fit(
     trained = train(model, problem, config, key=key, folder=run, progress=progress)
     return FitResult(
         flow=scaling.law(trained.model.flow, max(reach, scaling.horizon) if consistent else scaling.horizon),
-        bridge=None if bridge is None else scaling.bridge(trained.model.bridge),
+        bridge=None if bridge is None else scaling.bridge(trained.model.bridge, reach),
         history=trained.history,
         config=config,
         stopped_early=trained.stopped_early,
@@ -146,6 +152,12 @@ class _Scaling:
         if longest <= 0:
             raise ValueError("no series has two complete rows: there is no transition to learn from.")
         horizon = longest if config.horizon is None else min(config.horizon, longest)
+        if config.horizon is not None and config.horizon > longest * (1 + TOLERANCE):
+            warnings.warn(
+                f"`config.horizon` is {config.horizon:g}, but the longest gap of the trajectories is {longest:g}, and "
+                "that is what the law is trained for.",
+                stacklevel=3,
+            )
         time_scale = max(horizon, config.consistency_horizon or 0.0) if config.standardise else 1.0
         return cls(loc, scale, time_scale, horizon)
 
@@ -166,8 +178,9 @@ class _Scaling:
     def law(self, law: AbstractTransition, horizon: float) -> Standardised:
         return Standardised(law, jnp.asarray(self.loc), jnp.asarray(self.scale), self.time_scale, horizon)
 
-    def bridge(self, bridge: AbstractBridge) -> StandardisedBridge:
-        return StandardisedBridge(bridge, jnp.asarray(self.loc), jnp.asarray(self.scale), self.time_scale)
+    def bridge(self, bridge: AbstractBridge, horizon: float) -> StandardisedBridge:
+        units = jnp.asarray(self.loc), jnp.asarray(self.scale), self.time_scale
+        return StandardisedBridge(bridge, *units, horizon)
 
 
 class _Source(NamedTuple):
@@ -259,6 +272,7 @@ def _replace_half(x_s, starts, key):
 
 
 def _check(flow, data, bridge, config, validation):
+    _check_kinds(data, config, validation)
     if flow.dim != data.dim:
         raise ValueError(f"`flow` has dim {flow.dim} but the trajectories have {data.dim} channels.")
     if config.consistency > 0 and bridge is None and not config.one_way:
@@ -278,6 +292,30 @@ def _check(flow, data, bridge, config, validation):
         )
     if config.patience is not None and validation is None:
         raise ValueError("`validation` must be given when `config.patience` is set.")
+
+
+def _check_kinds(data, config, validation):
+    for name, given in (("trajectories", data), ("validation", validation)):
+        if not isinstance(given, Trajectories) and not (name == "validation" and given is None):
+            raise ValueError(
+                f"`{name}` must be `Trajectories`, such as `Trajectories.from_arrays(times, values)` makes; got "
+                f"{type(given).__name__}."
+            )
+    if not isinstance(config, FitConfig):
+        raise ValueError(
+            f"`config` must be a `FitConfig`, such as `FitConfig()`; got {type(config).__name__}."
+        )
+
+
+def _check_gaps(name, data, horizon):
+    """There must be something to learn from, or to validate on, within the horizon; said in the user's units."""
+    shortest = data.gaps.min(initial=np.inf)
+    if shortest > horizon * (1 + TOLERANCE):
+        found = "there is no gap" if np.isinf(shortest) else f"the shortest gap is {shortest:g}"
+        raise ValueError(
+            f"no two complete rows of a series of `{name}` lie within the horizon of {horizon:g}: {found}; give a "
+            "longer `config.horizon` or other series."
+        )
 
 
 def _check_starts(starts, data, config):
