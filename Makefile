@@ -15,7 +15,7 @@ demo: $(INSTALLED) ## learn the Lorenz system in a few minutes: table, figures a
 	$(BIN)/stochflow demo
 
 test: $(INSTALLED) ## the tests, without those that take minutes
-	$(BIN)/python -m pytest -q -n $(WORKERS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
 # Slow tests train or measure time: one at a time, or they would slow each other down.
 test-all: test docs ## the tests, all of them
