@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from stochflow import DistillConfig, Forecaster
 from stochflow.cli import app
 from stochflow.cli.flags import explanations
+from stochflow.experiments.lorenz import LorenzSetting
 from stochflow.experiments.missing import MissingSetting
 from stochflow.experiments.mocap import MocapSetting
 from stochflow.forecasting import ForecasterConfig
@@ -37,6 +38,7 @@ def test_an_entry_is_its_first_sentence_without_links():
 @pytest.mark.parametrize(
     "classes",
     [
+        (LorenzSetting, FitConfig, RunConfig),
         (MissingSetting, FitConfig, RunConfig),
         (MocapSetting, LatentConfig, RunConfig),
         (ForecasterConfig, Forecaster),

@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from ..data import Trajectories
-from ..data.lorenz import lorenz_trajectories
+from ..data.lorenz import FRAME, lorenz_trajectories
 from ..flows import StochasticFlow
 from ..inference import simulate
 from ..training import FitConfig, FitResult, fit
@@ -37,6 +37,17 @@ class LorenzSetting:
 
     The first fit sees gaps up to `short_gaps` only: from 1,024 paths the longer ones are learnt by heart, and what has
     been learnt so is not unlearnt by the second.
+
+    - `short_gaps`: the longest gap of the first fit.
+    - `taught_steps`, `taught_learning_rate`, `taught_start_fraction`: of the second fit.
+    - `taught_paths`: how many paths of the law's own making the second fit learns from beside the data.
+    - `paths`: how many training paths are simulated.
+    - `kl_samples`: how many true and model draws a KL estimate is made of.
+    - `kl_repeats`: how many times the KL protocol is run, on other draws each time.
+    - `reference_pairs`: of how many transitions from t = 0 the true likelihood is simulated.
+    - `reference_paths`: with how many paths each, at the longer lags.
+    - `calibration_pairs`: how many test pairs a lag PIT and coverage are taken of.
+    - `consistency_starts`: how many test starts one step is compared with several from.
     """
 
     steps: int = 20_000
@@ -68,6 +79,8 @@ class LorenzSetting:
         for name in ("short_gaps", "taught_learning_rate"):
             if not (value := getattr(self, name)) > 0:  # so, and not `<= 0`, for the sake of nan
                 raise ValueError(f"`{name}` must be positive; got {value}.")
+        if self.short_gaps < FRAME:
+            raise ValueError(f"`short_gaps` must be at least a frame, {FRAME:g}; got {self.short_gaps:g}.")
         if not 0 <= self.taught_start_fraction <= 1:
             raise ValueError(f"`taught_start_fraction` must be in [0, 1]; got {self.taught_start_fraction}.")
         self.fit_config()  # which refuses what `fit` would, before any data is made
