@@ -84,7 +84,7 @@ def test_strong_order(sde, solver, order, getkey):
     assert abs(slope - order) < 0.15
 
 
-@pytest.mark.parametrize("solver", ["euler_maruyama", "milstein", "heun"])
+@pytest.mark.parametrize("solver", ["euler_maruyama", "milstein", "runge_kutta", "heun"])
 def test_weak_order_one(solver, getkey):
     """The error of the mean of a linear SDE halves with the step; shared paths keep the noise out of it."""
     sde, x0, key = geometric_brownian_motion([1.0], [0.3]), jnp.array([1.0]), getkey()
@@ -103,6 +103,18 @@ def test_weak_order_one(solver, getkey):
     bias = jnp.abs(errors(jr.split(key, 4000)).mean(axis=0))
     slope = np.polyfit(np.arange(3), np.log2(bias), 1)[0]
     assert abs(slope - 1.0) < 0.35
+
+
+def test_weak_order_two_of_additive_runge_kutta(getkey):
+    """A path and its mirror image cancel in the mean of a linear SDE: what is left is the error of the mean."""
+    sde, x0 = ornstein_uhlenbeck([2.0], [0.0], [0.5]), jnp.array([1.0])
+    run = lambda path: solve_driven(sde, x0, 0.0, 1.0, path, solver="additive_runge_kutta")[0]
+    both = jax.jit(lambda path: (run(path) + run(jax.tree.map(jnp.negative, path))) / 2)
+    fine = brownian_increments(1.0, 64, 1, key=getkey())
+    paths = [fine, coarsen(fine), coarsen(coarsen(fine))]
+    bias = jnp.abs(jnp.stack([both(path) for path in paths]) - jnp.exp(-2.0))
+    slope = np.polyfit(np.arange(3), np.log2(bias), 1)[0]
+    assert abs(slope - 2.0) < 0.15
 
 
 def test_coarse_increments_are_those_of_the_same_path(getkey):

@@ -115,7 +115,7 @@ class SplineCoupling(AbstractGatedBijection):
         # Knots that are sums of thirds are off by a rounding error, and so would be the identity.
         new, log_slope = jnp.where(closed, old, new), jnp.where(closed, 0.0, log_slope)
         row = {i: new[j] for j, i in enumerate(moved)}
-        return jnp.stack([row.get(i, x[i]) for i in range(len(self.mask))]), log_slope.sum()
+        return jnp.stack([row[i] if i in row else x[i] for i in range(len(self.mask))]), log_slope.sum()
 
     def _knots(self, x, gate, c):
         kept = jnp.array(self.mask, x.dtype)
