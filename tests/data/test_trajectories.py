@@ -91,10 +91,15 @@ def test_a_channel_that_float32_does_not_resolve_is_refused():
     noise = np.random.default_rng(0).normal(size=(2, 50, 2))
     times = np.arange(50.0)
     with pytest.raises(ValueError, match=r"channel 1 varies by only .* about 1\d{8}.*: subtract a constant"):
-        Trajectories.from_arrays(times, noise + np.array([0.0, 1e8]))
+        Trajectories.from_arrays(times, 5 * noise + np.array([0.0, 1e8]))
     data = Trajectories.from_arrays(times, 1000 * noise + np.array([0.0, 1e8]))
     assert len(data.window(stop=20.0)) == 2
-    for constant in (1e8, 0.0, 0.3 + np.array([0.0, 1e-17])):  # that is for `scale` to say
+    for constant in (
+        1e8,
+        0.0,
+        0.3 + np.array([0.0, 1e-17]),
+        1e-5 + 1e-14 * noise,
+    ):  # that is for `scale` to say
         Trajectories.from_arrays(times, np.zeros((2, 50, 2)) + constant)
 
 

@@ -266,7 +266,8 @@ def _refuse_coarse(values):
         seen = np.concatenate([x[:, channel] for x in arrays]).astype(np.float64)
         seen = seen[~np.isnan(seen)]
         size, spread = np.abs(seen).max(initial=0.0), seen.std() if seen.size else 0.0
-        if ROUNDING * size < spread < FEWEST_STEPS * np.spacing(np.float32(size)):
+        moves = len(np.unique(seen.astype(np.float32))) > 1  # if not, it is constant, and `scale` says so
+        if moves and ROUNDING * size < spread < FEWEST_STEPS * np.spacing(np.float32(size)):
             raise ValueError(
                 f"channel {channel} varies by only {spread:.3g} about {seen.mean():.9g}, which float32 does not "
                 "resolve: subtract a constant from it first."
