@@ -28,10 +28,13 @@ TARGETS = [
     Target("share", "% of a bare matmul's GFLOP/s, 10⁴ rows in one jit", 55, at_least=True),
     Target("share of many", "% of a bare matmul's GFLOP/s, 10⁶ rows in chunks", 55, at_least=True),
     Target("single", "one draw through jit over an empty jit", 10),
+    # As many triplets as rows, half of them each way; and, below, as many each way.
     Target("consistency, 256, 2", "step with consistency over likelihood alone, 256 rows, two devices", 5),
     Target("consistency, 512, 2", "the same, 512 rows, two devices", 5),
     Target("consistency, 256, 1", "the same, 256 rows, one device", 5),
     Target("consistency, 512, 1", "the same, 512 rows, one device", 5),
+    Target("consistency, as many each way, 256, 2", "256 rows, 256 triplets each way, two devices", 5),
+    Target("consistency, as many each way, 512, 2", "512 rows, 512 triplets each way, two devices", 5),
     Target("forecast", "latent SDE by plain scan over a latent flow, a whole forecast", 50, at_least=True),
     Target("compile, 1", "seconds to trace, lower and compile a step, one device", 10),
     Target("compile, 2", "the same, two devices", 10),
