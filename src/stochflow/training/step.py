@@ -1,5 +1,6 @@
 """One pure training step: gradients, the guard, the optimiser, the moving average."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -135,16 +136,7 @@ def make_step(
             params = eqx.combine(jax.lax.stop_gradient(inner), outer)
         return loss(params, step, key)
 
-    def update(take, params, opt_state, grads, shorten, rate):
-        """A branch, and not a choice leaf by leaf: XLA would work out guard and schedule anew for every leaf."""
-
-        def go(params, opt_state, grads, shorten, rate):
-            grads = jax.tree.map(lambda g: g * shorten.astype(g.dtype), grads)
-            updates, opt_state = optim.update(grads, opt_state, params)
-            return jax.tree.map(lambda p, d: p + rate.astype(p.dtype) * d, params, updates), opt_state
-
-        stay = lambda params, opt_state, *_: (params, opt_state)
-        return jax.lax.cond(take, go, stay, params, opt_state, grads, shorten, rate)
+    update = functools.partial(_update, optim)
 
     def inner_step(carry, key):
         params, opt_state, step, rate = carry
@@ -187,3 +179,15 @@ def make_step(
         return state, metrics | {"loss": value}
 
     return step
+
+
+def _update(optim, take, params, opt_state, grads, shorten, rate):
+    """A branch, and not a choice leaf by leaf: XLA would work out guard and schedule anew for every leaf."""
+
+    def go(params, opt_state, grads, shorten, rate):
+        grads = jax.tree.map(lambda g: g * shorten.astype(g.dtype), grads)
+        updates, opt_state = optim.update(grads, opt_state, params)
+        return jax.tree.map(lambda p, d: p + rate.astype(p.dtype) * d, params, updates), opt_state
+
+    stay = lambda params, opt_state, *_: (params, opt_state)
+    return jax.lax.cond(take, go, stay, params, opt_state, grads, shorten, rate)
