@@ -70,6 +70,8 @@ FLOWS = {
     "3 dims, correlated, tails": _model(StochasticFlow, 3, correlated=True, tails=True),
     "2 dims, correlated, spline": _model(StochasticFlow, 2, correlated=True, coupling="spline", bins=4),
     "2 dims, scales, linear": _model(StochasticFlow, 2, scales=(0.1, 1.0), depth=0, layers=0),
+    "3 dims, lenses": _model(StochasticFlow, 3, lenses=4, octaves=1),
+    "2 dims, four splines": _model(StochasticFlow, 2, coupling="spline", spline_layers=4, layers=1),
     "1 dim, local": _local(1),
     "2 dims, local, corrected": _local(2, corrected=True),
     "1 dim, spline": _model(StochasticFlow, 1, coupling="spline"),

@@ -126,6 +126,8 @@ def test_going_back_in_time_is_an_error(transform, getkey):
         ({"width": 0}, "`width` must be"),
         ({"cond_dim": -1}, "`cond_dim` must be"),
         ({"octaves": -1}, "`octaves` must be"),
+        ({"lenses": -1}, "`lenses` must be an integer of at least 0; got -1"),
+        ({"spline_layers": 0}, "`spline_layers` must be an integer of at least 1; got 0"),
         ({"periods": (1.0, 0.0)}, "`periods` must be positive"),
         ({"clock": "sundial"}, "`clock` must be one of saturating, linear; got 'sundial'"),
         ({"coupling": "cubic"}, "`coupling` must be one of affine, spline; got 'cubic'"),

@@ -7,7 +7,7 @@ import pytest
 from stochflow import StochasticFlow
 from stochflow.data import Trajectories
 from stochflow.inference import simulate
-from stochflow.laws import OrnsteinUhlenbeck, Standardised
+from stochflow.laws import GeometricBrownianMotion, OrnsteinUhlenbeck, Standardised
 
 OU = OrnsteinUhlenbeck(jnp.array([1.0]), jnp.array([0.5]), jnp.array([0.8]))
 
@@ -64,9 +64,30 @@ def test_residuals_replace_the_laws_own_noise(getkey):
     assert step_std[True] == pytest.approx(0.1, rel=0.1)
 
 
+def test_contested_starts_are_those_from_which_paths_part(getkey):
+    """Of a geometric Brownian motion two paths part in proportion to the start; the law given the start stays."""
+    law = GeometricBrownianMotion(jnp.zeros(1), jnp.array([0.3]))
+    data = _data([1.0] * 9 + [10.0])  # of which one in ten starts at 10
+    found = {}
+    for contested in (0.0, 0.5, 1.0):
+        made = simulate(law, data, 4000, span=1.0, steps=(0.5, 1.0), contested=contested, key=getkey())
+        assert len(made) == 4000
+        found[contested] = (made.values[:, 0, 0] == 10.0).mean()
+    # Of four candidates a place, .4 start at 10 and weigh ten times as much, but none is taken twice.
+    assert found[0.0] == pytest.approx(0.1, abs=4 * 0.3 / np.sqrt(4000))
+    assert 0.25 < found[1.0] < 0.4
+    assert found[0.5] == pytest.approx((found[0.0] + found[1.0]) / 2, abs=0.04)
+    ends = np.log(made.values[np.arange(4000), made.present.sum(axis=1) - 1, 0] / made.values[:, 0, 0])
+    for start in (1.0, 10.0):
+        chosen = ends[made.values[:, 0, 0] == start]
+        assert abs(chosen.mean() + 0.3**2 / 2) < 4 * 0.3 / np.sqrt(len(chosen))
+        assert abs(chosen.var() / 0.3**2 - 1) < 4 * np.sqrt(2 / len(chosen))
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        ({"contested": 1.5}, r"`contested` must lie in \[0, 1\]; got 1.5"),
         ({"steps": (0.0, 0.1)}, "`steps` must satisfy"),
         ({"steps": (0.2, 5.0)}, "`steps` must satisfy"),
         ({"number": 0}, "`number` must be at least 1"),

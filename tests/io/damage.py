@@ -168,6 +168,8 @@ for _path, _values in {
     f"{FLOW}/cond_dim": [-1, 1, 4096, False, None],
     f"{FLOW}/autonomous": [False, 1, None, "true"],
     f"{FLOW}/octaves": [-1, 1, 32, 10**9, True],
+    f"{FLOW}/lenses": [-1, 1, 256, 257, 10**9, True],
+    f"{FLOW}/spline_layers": [-1, 0, 129, 10**9, True],
     f"{FLOW}/periods": [None, 3, [0.0], [-1.0], [1], ["1"], [1.0] * 65, [1.0] * 10**5, {"a": 1}],
     f"{FLOW}/clock": [None, "saturating", "os", 3, []],
     f"{FLOW}/coupling": ["spline", "", None],

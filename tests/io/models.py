@@ -57,6 +57,7 @@ LAWS = {
     "tails and periods": _flow(tails=True, octaves=3, periods=(0.7, 3.0)),
     "spline, not autonomous, covariates": _flow(3, coupling="spline", autonomous=False, cond_dim=2),
     "correlated, scales, bins": _flow(coupling="spline", correlated=True, scales=(0.1, 1.0), bins=5),
+    "lenses, four splines": _flow(coupling="spline", lenses=3, spline_layers=4),
     "linear": _flow(depth=0, layers=0),
     "on a support": Transformed(_flow(), Support(["positive", (-2.0, 9.0)], [3.0, 1.0])),
     "relative": Relative(_flow(), (1,)),

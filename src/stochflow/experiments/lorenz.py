@@ -41,6 +41,7 @@ class LorenzSetting:
     - `short_gaps`: the longest gap of the first fit.
     - `taught_steps`, `taught_learning_rate`, `taught_start_fraction`: of the second fit.
     - `taught_paths`: how many paths of the law's own making the second fit learns from beside the data.
+    - `contested`: the share of those that start where paths part, near the stable manifold of the origin.
     - `paths`: how many training paths are simulated.
     - `kl_samples`: how many true and model draws a KL estimate is made of.
     - `kl_repeats`: how many times the KL protocol is run, on other draws each time.
@@ -50,10 +51,11 @@ class LorenzSetting:
     - `consistency_starts`: how many test starts one step is compared with several from.
     """
 
-    steps: int = 20_000
+    steps: int = 13_000
     short_gaps: float = 0.5
-    taught_steps: int = 28_000
-    taught_paths: int = 16_384
+    taught_steps: int = 25_000
+    taught_paths: int = 20_480
+    contested: float = 0.5
     taught_learning_rate: float = 1e-2
     batch_size: int = 256
     learning_rate: float = 1e-2
@@ -81,15 +83,16 @@ class LorenzSetting:
                 raise ValueError(f"`{name}` must be positive; got {value}.")
         if self.short_gaps < FRAME:
             raise ValueError(f"`short_gaps` must be at least a frame, {FRAME:g}; got {self.short_gaps:g}.")
-        if not 0 <= self.taught_start_fraction <= 1:
-            raise ValueError(f"`taught_start_fraction` must be in [0, 1]; got {self.taught_start_fraction}.")
+        for name in ("contested", "taught_start_fraction"):
+            if not 0 <= (value := getattr(self, name)) <= 1:
+                raise ValueError(f"`{name}` must be in [0, 1]; got {value}.")
         self.fit_config()  # which refuses what `fit` would, before any data is made
 
     @classmethod
     def quick(cls) -> "LorenzSetting":
         return cls(
-            steps=10_000,
-            taught_steps=16_000,
+            steps=8_000,
+            taught_steps=12_000,
             kl_repeats=1,
             reference_pairs=32,
             reference_paths=2048,
@@ -110,10 +113,12 @@ class LorenzSetting:
         )
 
     def flow(self, *, key: PRNGKeyArray) -> StochasticFlow:
-        """The paper's flow, and what the transient from t = 0 asks for beyond it: waves of the gap, splines for starts
-        near the stable manifold of the origin, from which a path may take either wing, and tails for those that no
-        training path came near."""
-        return StochasticFlow(3, coupling="spline", octaves=3, tails=True, key=key)
+        """The paper's flow, and what the transient from t = 0 asks for beyond it: waves of the gap, two more couplings
+        to bend the law along both wings, splines and lenses for starts near the stable manifold of the origin, from
+        which a path may take either, and tails for those that no training path came near."""
+        return StochasticFlow(
+            3, layers=6, coupling="spline", spline_layers=4, octaves=3, lenses=8, tails=True, key=key
+        )
 
 
 def train_lorenz(
@@ -139,7 +144,7 @@ def train_lorenz(
         setting.flow(key=flow_key),
         data,
         (config, taught),
-        sources=[Source(data, setting.taught_paths, SMOOTHING)],
+        sources=[Source(data, setting.taught_paths, SMOOTHING, setting.contested)],
         folder=folder,
         progress=progress,
         keys=keys,
@@ -148,11 +153,13 @@ def train_lorenz(
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Series whose first rows the law's own paths start from: how many paths, and how far the starts are spread."""
+    """Series whose first rows the law's own paths start from: how many paths, how far the starts are spread, and the
+    share of them that is chosen where paths part."""
 
     like: Trajectories
     paths: int
     smoothing: float
+    contested: float = 0.0
 
 
 def fit_and_teach(
@@ -175,7 +182,9 @@ def fit_and_teach(
     likelihood, taught, run = None, None, None
     if folder is not None:
         stages = {"config": dataclasses.asdict(configs[0]), "taught": dataclasses.asdict(configs[1])}
-        made_from = [[len(source.like), source.paths, source.smoothing] for source in sources]
+        made_from = [
+            [len(source.like), source.paths, source.smoothing, source.contested] for source in sources
+        ]
         run = RunFolder.create(folder, stages | {"sources": made_from})
         likelihood, taught = run.path / "likelihood", run.path / "taught"
     first = fit(flow, data, config=configs[0], folder=likelihood, progress=progress, key=fit_key)
@@ -187,6 +196,7 @@ def fit_and_teach(
             source.like,
             source.paths,
             smoothing=source.smoothing,
+            contested=source.contested,
             **settings,
             key=jr.fold_in(path_key, i) if i else path_key,
         )

@@ -11,8 +11,9 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
 from ..laws import AbstractTransition, check_state, hold_log_prob, hold_sample, positive_gap, time_gap
 from .clocks import AbstractClock, make_clock
+from .lenses import Lenses
 from .nets import MLP
-from .stack import BINS, Base, GatedStack, check_sizes, make_condition
+from .stack import BINS, SPLINE_LAYERS, Base, GatedStack, check_sizes, make_condition
 from .tails import tail_weight
 
 
@@ -44,7 +45,8 @@ class StochasticFlow(AbstractTransition):
     - `clock`: `"linear"` (the paper's; on Lorenz the two are level) or `"saturating"`, which settles at long gaps.
     - `coupling`: `"affine"` (the paper's) or `"spline"`, which adds rational-quadratic splines in noise space
         for laws with several modes or skew.
-    - `bins`: of each spline.
+    - `bins`: of each spline; `spline_layers`: how many couplings are splines, where `coupling="spline"` and there is
+        more than one dimension.
     - `correlated`: correlated noise already in the Gaussian. Without it the noise is uncorrelated in the limit of short
         gaps, which is right for diagonal noise only.
     - `tails`: power-law tails, as heavy as the condition asks for, so that a surprise (a start near a separatrix, or
@@ -56,12 +58,15 @@ class StochasticFlow(AbstractTransition):
         a day, a week, a gait.
     - `scales`: $\Delta t/(\Delta t + h)$ and $e^{-\Delta t/h}$ for each of these $h$, in the units of time of the law,
         for gaps that span several orders of magnitude.
+    - `lenses`: how many [`Lenses`][stochflow.flows.lenses.Lenses] the networks see the start through beside the start
+        itself, for laws that are decided near a saddle.
     - `key`: for the initial weights.
     """
 
     net: MLP
     stack: GatedStack
     clock: AbstractClock
+    lenses: Lenses | None
     dim: int = eqx.field(static=True)
     cond_dim: int = eqx.field(static=True)
     autonomous: bool = eqx.field(static=True)
@@ -83,22 +88,25 @@ class StochasticFlow(AbstractTransition):
         clock: str = "linear",
         coupling: str = "affine",
         bins: int = BINS,
+        spline_layers: int = SPLINE_LAYERS,
         correlated: bool = False,
         tails: bool = False,
         octaves: int = 0,
         periods: Sequence[float] = (),
         scales: Sequence[float] = (),
+        lenses: int = 0,
         key: PRNGKeyArray,
     ):
         dim, cond_dim = check_sizes(dim=dim, cond_dim=cond_dim)
         width, depth, layers = check_sizes(width=width, depth=depth, layers=layers)
-        octaves, bins = check_sizes(octaves=octaves, bins=bins)
+        octaves, bins, lenses = check_sizes(octaves=octaves, bins=bins, lenses=lenses)
+        (spline_layers,) = check_sizes(spline_layers=spline_layers)
         net_key, stack_key = jr.split(key)
         for name, lengths in (("periods", periods), ("scales", scales)):
             if not all(length > 0 for length in lengths):
                 raise ValueError(f"`{name}` must be positive; got {tuple(lengths)}.")
         waves_and_scales = 2 * (octaves + len(periods) + len(scales))
-        cond_size = dim + 1 + waves_and_scales + (not autonomous) + cond_dim
+        cond_size = dim + lenses + 1 + waves_and_scales + (not autonomous) + cond_dim
         out_size = (3 if tails else 2) * dim + (dim * (dim - 1) // 2 if correlated else 0)
         self.net = MLP(cond_size, out_size, width=width, depth=depth, key=net_key)
         self.stack = GatedStack(
@@ -109,9 +117,11 @@ class StochasticFlow(AbstractTransition):
             layers=layers,
             coupling=coupling,
             bins=bins,
+            spline_layers=spline_layers,
             key=stack_key,
         )
         self.clock = make_clock(clock, dim)
+        self.lenses = Lenses(dim, lenses, key=jr.fold_in(key, 2)) if lenses else None
         self.dim = dim
         self.cond_dim = cond_dim
         self.autonomous = autonomous
@@ -160,6 +170,8 @@ class StochasticFlow(AbstractTransition):
         scalars = [dt, *waves(dt, self.octaves, self.periods), *saturations(dt, self.scales)]
         if not self.autonomous:
             scalars.append(jnp.asarray(s, x_s.dtype))
+        if self.lenses is not None:
+            scalars = [self.lenses(x_s), *scalars]
         c = make_condition({"x_s": x_s}, scalars, u, dim=self.dim, cond_dim=self.cond_dim)
         out = self.net(c)
         rate, raw_std, raw_tail, mixing = jnp.split(

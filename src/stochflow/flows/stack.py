@@ -48,10 +48,11 @@ class GatedStack(eqx.Module):
         layers: int,
         coupling: str,
         bins: int = BINS,
+        spline_layers: int = SPLINE_LAYERS,
         key: PRNGKeyArray,
     ):
         noise_key, layers_key = jr.split(key)
-        noise_layers = {"affine": 0, "spline": 1 if dim == 1 else SPLINE_LAYERS}
+        noise_layers = {"affine": 0, "spline": 1 if dim == 1 else spline_layers}
         if coupling not in noise_layers:
             raise ValueError(f"`coupling` must be one of {', '.join(noise_layers)}; got {coupling!r}.")
         build = lambda cls, number, key, **options: tuple(
@@ -117,7 +118,8 @@ def _log_normal(noise: Float[Array, " dim"]) -> Scalar:
     return -0.5 * (noise**2).sum() - 0.5 * noise.shape[0] * jnp.log(2 * jnp.pi)
 
 
-LEAST = {"dim": 1, "cond_dim": 0, "width": 1, "depth": 0, "layers": 0, "octaves": 0, "bins": 2}
+LEAST = {"dim": 1, "cond_dim": 0, "width": 1, "depth": 0, "layers": 0, "octaves": 0, "lenses": 0}
+LEAST |= {"bins": 2, "spline_layers": 1}
 
 
 def check_sizes(**sizes: SupportsIndex) -> tuple[int, ...]:
@@ -137,13 +139,16 @@ def _check_size(name, value):
 
 def make_condition(
     states: dict[str, Array],
-    scalars: list[Scalar],
+    scalars: list[Array],
     u: Array | None,
     *,
     dim: int,
     cond_dim: int,
 ) -> Float[Array, " size"]:
-    """States, then scalars, then covariates, in one vector; shapes are checked and errors name the argument."""
+    """States, then scalars (or short vectors), then covariates, in one vector.
+
+    Shapes are checked and errors name the argument.
+    """
     if (u is None) != (cond_dim == 0) or (u is not None and jnp.shape(u) != (cond_dim,)):
         got = "none" if u is None else f"shape {jnp.shape(u)}"
         raise ValueError(f"`u` must have shape ({cond_dim},), as `cond_dim` says; got {got}.")

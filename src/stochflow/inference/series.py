@@ -11,6 +11,8 @@ from ..laws import AbstractTransition
 
 # Paths to a compiled call: memory stays small, and one program serves any number.
 CHUNK = 4096
+# How many starts are tried for each that is taken where paths part.
+CANDIDATES = 4
 
 
 def simulate(
@@ -22,6 +24,7 @@ def simulate(
     steps: tuple[float, float],
     smoothing: float = 0.0,
     residuals: bool = False,
+    contested: float = 0.0,
     key: PRNGKeyArray,
 ) -> Trajectories:
     r"""`number` new series that start as those of `like` do and go on as `law` says, at random times.
@@ -40,19 +43,30 @@ def simulate(
     - `residuals`: draw the noise of each step from what the pairs of `like` with such a gap have shown, instead of
         from a normal law. A law that is a little too wide, step after step, would else make paths that are far too
         wide. For laws that can tell the noise of a pair, such as flows.
+    - `contested`: of this share of the series the starts are those from which paths part: of `CANDIDATES` times as many
+        spread starts, each sends out two paths, and is then taken in proportion to how far these come apart. A start
+        near a separatrix, where the law is hardest to learn, is rare among the others. What follows a start is drawn
+        anew, so the law given the start stays what it is.
     """
     low, high = steps
     if not 0 < low <= high <= span:
         raise ValueError(f"`steps` must satisfy 0 < shortest ≤ longest ≤ span; got {steps} and {span}.")
     if number < 1:
         raise ValueError(f"`number` must be at least 1; got {number}.")
+    if not 0 <= contested <= 1:
+        raise ValueError(f"`contested` must lie in [0, 1]; got {contested}.")
     pick_key, kernel_key, time_key, noise_key = jr.split(key, 4)
-    series, rows = _first_complete_rows(like)
-    chosen = np.asarray(jr.randint(pick_key, (number,), 0, len(series)))
-    starts = _spread(like.values[series, rows], chosen, smoothing, kernel_key)
-    covariates = None if like.u is None else like.u[series[chosen], rows[chosen]]
-    times = _random_times(number, span, low, high, time_key)
     pool = _residuals(law, like, low, high) if residuals else None
+    hard = round(contested * number)
+    starts, covariates = _starts(like, number - hard + CANDIDATES * hard, smoothing, pick_key, kernel_key)
+    if hard:
+        kept = np.arange(number - hard)
+        tried = np.arange(number - hard, len(starts))
+        apart = _parting(law, starts, covariates, tried, pool, span, high, jr.fold_in(noise_key, 1))
+        order = _in_proportion(apart, hard, jr.fold_in(pick_key, 1))
+        rows = np.concatenate([kept, tried[order]])
+        starts, covariates = starts[rows], None if covariates is None else covariates[rows]
+    times = _random_times(number, span, low, high, time_key)
     values = _paths(law, starts, times, covariates, pool, noise_key)
     values = np.where(
         np.isfinite(values), values, np.nan
@@ -70,10 +84,37 @@ def smoothed_starts(
     like: Trajectories, number: int, smoothing: float, *, key: PRNGKeyArray
 ) -> Float[np.ndarray, "number dim"]:
     """First complete rows of `like`, drawn with replacement and spread as `simulate` does."""
-    pick_key, kernel_key = jr.split(key)
+    return _starts(like, number, smoothing, *jr.split(key))[0]
+
+
+def _starts(like, number, smoothing, pick_key, kernel_key):
+    """Spread first rows, and the covariates that they came with."""
     series, rows = _first_complete_rows(like)
     chosen = np.asarray(jr.randint(pick_key, (number,), 0, len(series)))
-    return _spread(like.values[series, rows], chosen, smoothing, kernel_key)
+    covariates = None if like.u is None else like.u[series[chosen], rows[chosen]]
+    return _spread(like.values[series, rows], chosen, smoothing, kernel_key), covariates
+
+
+def _parting(law, starts, covariates, rows, pool, span, longest, key):
+    """How far, at most, two paths from each of the starts come apart, in units of how wide all paths are."""
+    number = int(np.ceil(span / longest))
+    times = np.broadcast_to(np.linspace(0, span, number + 1, dtype=np.float32), (2 * len(rows), number + 1))
+    twice = np.concatenate([rows, rows])
+    u = None if covariates is None else covariates[twice]
+    one, other = np.split(_paths(law, starts[twice], times, u, pool, key)[:, 1:], 2)
+    with np.errstate(over="ignore", invalid="ignore"):
+        width = np.nanstd(np.where(np.isfinite(one), one, np.nan), axis=(0, 1))
+        apart = np.sqrt((((one - other) / np.where(width > 0, width, 1.0)) ** 2).sum(axis=2)).max(axis=1)
+    return np.where(
+        np.isfinite(apart), apart, 0.0
+    )  # a start whose path leaves all bounds has nothing to teach
+
+
+def _in_proportion(weights, number, key):
+    """`number` different rows, each drawn in proportion to its weight: those with the greatest $\\log w$ + Gumbel."""
+    with np.errstate(divide="ignore"):
+        score = np.log(weights) + np.asarray(jr.gumbel(key, weights.shape))
+    return np.sort(np.argpartition(-score, number - 1)[:number])
 
 
 def _spread(firsts, chosen, smoothing, key):
@@ -101,20 +142,37 @@ def _random_times(number, span, low, high, key):
 
 def _residuals(law, like, low, high):
     """The noise of every pair of complete rows of one series whose gap lies in the range."""
-    found = []
-    noise_of = jax.vmap(law.noise_and_log_prob, in_axes=(0, 0, 0, 0, None if like.u is None else 0))
-    noise = jax.jit(lambda *pairs: noise_of(*pairs)[0])
-    for lag in range(1, like.values.shape[1]):
-        s, t = like.times[:, :-lag], like.times[:, lag:]
-        fits = like.complete[:, :-lag] & like.complete[:, lag:] & (t - s >= low) & (t - s <= high)
-        if fits.any():
-            u = None if like.u is None else like.u[:, :-lag][fits]
-            found.append(noise(like.values[:, lag:][fits], like.values[:, :-lag][fits], s[fits], t[fits], u))
-    if not found:
+    series, first, last = _pairs_with_gaps(like, low, high)
+    if len(series) == 0:
         raise ValueError(
             f"`like` must have pairs with gaps between {low:g} and {high:g} to take residuals from."
         )
-    return jnp.concatenate(found)
+    axes = 0, 0, 0, 0, None if like.u is None else 0
+    noise = jax.jit(jax.vmap(lambda *pair: law.noise_and_log_prob(*pair)[0], in_axes=axes))
+
+    def of_rows(rows):
+        i, a, b = series[rows], first[rows], last[rows]
+        u = None if like.u is None else like.u[i, a]
+        return noise(like.values[i, b], like.values[i, a], like.times[i, a], like.times[i, b], u)
+
+    return jnp.concatenate([of_rows(rows) for rows in _chunks(len(series))])[: len(series)]
+
+
+def _pairs_with_gaps(like, low, high):
+    """Series, earlier and later row of every pair of complete rows whose gap lies in the range."""
+    found = [np.zeros((3, 0), int)]
+    for lag in range(1, like.values.shape[1]):
+        gap = like.times[:, lag:] - like.times[:, :-lag]
+        fits = like.complete[:, :-lag] & like.complete[:, lag:] & (gap >= low) & (gap <= high)
+        series, first = np.nonzero(fits)
+        found.append(np.stack([series, first, first + lag]))
+    return np.concatenate(found, axis=1)
+
+
+def _chunks(number):
+    """Rows to a compiled call, all of one length: the last of them, if need be, is the last row again and again."""
+    size = min(CHUNK, number)
+    return [np.minimum(np.arange(i, i + size), number - 1) for i in range(0, number, size)]
 
 
 def _paths(law, starts, times, covariates, pool, key):
@@ -139,8 +197,7 @@ def _paths(law, starts, times, covariates, pool, key):
     out = np.empty((*times.shape, starts.shape[1]), np.float32)
     out[:, 0] = starts
     keys = jr.split(key, len(starts))
-    for first in range(0, len(starts), CHUNK):
-        rows = np.minimum(np.arange(first, first + min(CHUNK, len(starts))), len(starts) - 1)
+    for rows in _chunks(len(starts)):
         u = None if covariates is None else covariates[rows]
         found = np.asarray(draw(starts[rows], times[rows], u, keys[rows]))
         out[rows, 1:] = found

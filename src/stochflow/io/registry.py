@@ -13,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..flows import BridgeFlow, Correction, LinearClock, LocalFlow, SaturatingClock, StochasticFlow
-from ..flows.stack import BINS
+from ..flows.stack import BINS, SPLINE_LAYERS
 from ..latent import (
     AbstractEmission,
     AbstractPosterior,
@@ -192,9 +192,13 @@ ENTRIES = (
             "bins": Whole(2, 256),
             "correlated": Flag(),
             "scales": Positives(),
+            "lenses": Whole(0, 256),
+            "spline_layers": Whole(1, LAYERS.most),
         },
-        later={"bins": BINS, "correlated": False, "scales": []},
+        later={"bins": BINS, "correlated": False, "scales": [], "lenses": 0, "spline_layers": SPLINE_LAYERS},
         bins=lambda flow: flow.stack.noise_layers[0].bins if flow.stack.noise_layers else BINS,
+        lenses=lambda flow: 0 if flow.lenses is None else flow.lenses.places.size,
+        spline_layers=lambda flow: len(flow.stack.noise_layers) or SPLINE_LAYERS,
         clock=lambda flow: CLOCKS.get(type(flow.clock)),
     ),
     _flow(BridgeFlow, {}),
