@@ -136,6 +136,8 @@ def test_rows_are_written_into_a_folder_that_is_not_there_yet(tmp_path):
     [
         ("lorenz", "--taught-learning-rate", "-1", "`taught_learning_rate` must be positive; got -1.0"),
         ("lorenz", "--taught-start-fraction", "2", "`taught_start_fraction` must be in [0, 1]; got 2.0"),
+        ("lorenz", "--contested", "1.5", "`contested` must be in [0, 1]; got 1.5"),
+        ("mocap", "--taught-rate", "-1", "`taught_rate` must be positive; got -1.0"),
         ("lorenz", "--short-gaps", "-1", "`short_gaps` must be positive; got -1.0"),
         ("lorenz", "--short-gaps", "0.01", "`short_gaps` must be at least a frame, 0.025; got 0.01"),
         ("lorenz", "--short-gaps", "nan", "`short_gaps` must be positive; got nan"),

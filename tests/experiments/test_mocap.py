@@ -103,3 +103,22 @@ def test_a_perfect_and_a_hopeless_forecast_are_told_apart():
     assert max(good[1]) < 0.5 < 8 < min(bad[1])
     assert min(good[2]["0.95"]) > 0.8
     assert max(bad[2]["0.95"]) == 0
+
+
+def test_scores_of_other_seeds_are_kept_and_those_of_other_settings_are_not(tmp_path):
+    path, setting = tmp_path / "scores.json", mocap.MocapSetting(setup=2)
+    assert mocap.read_other_seeds(path, setting, [0]) == []
+    row = lambda seed, **changes: {
+        "setting": dataclasses.asdict(dataclasses.replace(setting, **changes)),
+        "seed": seed,
+    }
+    path.write_text(json.dumps([row(0), row(1), row(2, beta=0.5), row(3)]))
+    assert [found["seed"] for found in mocap.read_other_seeds(path, setting, range(2))] == [3]
+
+
+@pytest.mark.parametrize("content", ["", "5", "{", "{}", "[5]", '[{"seed": 3}]'])
+def test_a_file_that_is_no_scores_is_not_taken_for_one(content, tmp_path):
+    path = tmp_path / "scores.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match="holds no scores of this table, and is not overwritten"):
+        mocap.read_other_seeds(path, mocap.MocapSetting(setup=2), [0])

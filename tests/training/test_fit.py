@@ -234,6 +234,23 @@ def test_a_fitted_law_goes_on_in_its_own_units(getkey):
     assert jnp.allclose(second.flow.log_prob(y, x, 0.0, 2.0), first.flow.log_prob(y, x, 0.0, 2.0), atol=1e-3)
 
 
+def test_a_fitted_bridge_goes_on_beside_its_law_and_not_without_it(getkey):
+    data, config = _walk(), FitConfig(**QUICK, consistency=0.4, consistency_batch=8)
+    flow, bridge = (
+        StochasticFlow(2, width=4, layers=1, key=getkey()),
+        BridgeFlow(2, width=4, layers=1, key=getkey()),
+    )
+    first = fit(flow, data, bridge=bridge, config=config, key=getkey())
+    second = fit(first.flow, data, bridge=first.bridge, config=config, key=getkey())
+    assert type(second.bridge.bridge) is BridgeFlow
+    assert jax.tree.structure(second.bridge) == jax.tree.structure(first.bridge)
+    other = _walk(seed=1)
+    with pytest.raises(
+        ValueError, match="`bridge` is in the units of an earlier fit: give the `flow` of the same"
+    ):
+        fit(flow, other, bridge=first.bridge, config=config, key=getkey())
+
+
 def test_a_horizon_that_nothing_was_trained_for_is_not_claimed(getkey):
     """`consistency_horizon` sets the unit of time; without the loss it teaches nothing."""
     data = Trajectories.from_arrays(np.arange(5.0), np.random.default_rng(0).normal(size=(8, 5, 1)))

@@ -147,6 +147,15 @@ def test_half_a_line_of_metrics_is_left_out(finished_run, tmp_path):
     assert [row["step"] for row in RunFolder.open(tmp_path / "run").read_metrics()] == [10, 20]
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_metrics_that_end_before_the_checkpoint_are_missed(finished_run, left, tmp_path):
+    shutil.copytree(finished_run, tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:left]))
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl does not reach step 20, where the checkpoint"):
+        _fit(tmp_path / "run")
+
+
 def test_what_is_no_number_is_null_in_the_file_and_nan_when_read(finished_run, tmp_path):
     shutil.copytree(finished_run, tmp_path / "run")
     run = RunFolder.open(tmp_path / "run")

@@ -229,6 +229,8 @@ def mocap(
 
     from ..experiments import mocap as experiment
 
+    path = out / f"scores-setup{setting.setup}.json"
+    kept = experiment.read_other_seeds(path, setting, range(seed, seed + seeds))
     data, scores, rows = experiment.load_mocap(), [], []
     for number in range(seed, seed + seeds):
         folder = out / f"setup{setting.setup}-seed{number}"
@@ -237,7 +239,7 @@ def mocap(
         scores.append(experiment.score_mocap(result.flow, setting, data=data, key=jr.key(number)))
         about = {"seed": number, "train_seconds": result.seconds}
         rows.append({"setting": dataclasses.asdict(setting)} | about | dataclasses.asdict(scores[-1]))
-        write_json(out / f"scores-setup{setting.setup}.json", rows)
+        write_json(path, sorted([*kept, *rows], key=lambda row: row["seed"]))
         if not as_json:
             _print_table(
                 f"{number - seed + 1} of {seeds} seeds", experiment.mocap_rows(scores, setting.setup)

@@ -51,10 +51,10 @@ class LorenzSetting:
     - `consistency_starts`: how many test starts one step is compared with several from.
     """
 
-    steps: int = 13_000
+    steps: int = 12_000
     short_gaps: float = 0.5
-    taught_steps: int = 25_000
-    taught_paths: int = 20_480
+    taught_steps: int = 23_000
+    taught_paths: int = 16_384
     contested: float = 0.5
     taught_learning_rate: float = 1e-2
     batch_size: int = 256

@@ -1,6 +1,7 @@
 """What the Lorenz table measures: KL, likelihood beside a reference, calibration and consistency."""
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -78,7 +79,7 @@ class LagScore:
 def score_lorenz(law: Standardised, setting: LorenzSetting, *, seed: int = 0) -> LorenzScores:
     """All metrics of one fitted law, on test paths that no training saw."""
     kl_key, level_key, pit_key, gap_key, _ = jr.split(jr.fold_in(jr.key(seed), 1), 5)
-    test = lorenz_trajectories(1024, key=jr.key(TEST_KEY))
+    test = held_out_paths()
     own, shared = kl_tables(law, setting.kl_samples, repeats=setting.kl_repeats, key=kl_key)
     levels, pits = {}, {}
     for lag in LAGS:
@@ -95,7 +96,7 @@ def score_lorenz(law: Standardised, setting: LorenzSetting, *, seed: int = 0) ->
         floor_shared=shared.floor,
         kflops=float(flops_per_sample(law.law).transform) / 1e3,
         log_likelihood={
-            lag: lag_score(law, test, lag, setting, key=jr.fold_in(jr.key(REFERENCE_KEY), lag))
+            lag: lag_score(law, test, lag, _reference(lag, setting.reference_pairs, setting.reference_paths))
             for lag in LAGS
         },
         coverage={lag: {q: coverage_and_se(levels[lag], q) for q in LEVELS} for lag in LAGS},
@@ -188,17 +189,32 @@ def log_probs(law, x_t, x_s, gap):
     return jax.vmap(lambda a, b: law.log_prob(a, b, jnp.zeros_like(gap), gap))(x_t, x_s)
 
 
-def lag_score(
-    law: Standardised, test: Trajectories, lag: int, setting: LorenzSetting, *, key: PRNGKeyArray
-) -> LagScore:
-    """Log-likelihood at one lag beside the reference: guided simulation, and the linear-noise law."""
+def held_out_paths() -> Trajectories:
+    return lorenz_trajectories(1024, key=jr.key(TEST_KEY))
+
+
+class Reference(NamedTuple):
+    """Log-density under the true SDE of the first few test pairs from t = 0, its error, and that by linear noise."""
+
+    log_prob: Float[np.ndarray, " pairs"]
+    error: Float[np.ndarray, " pairs"]
+    linear_noise: Float[np.ndarray, " pairs"]
+
+
+@functools.cache  # the same for every law: it takes minutes, and seeds share it
+def _reference(lag: int, pairs: int, paths: int) -> Reference:
+    values = held_out_paths().values[:pairs]
+    key = jr.fold_in(jr.key(REFERENCE_KEY), lag)
+    return Reference(*reference_log_probs(values[:, lag], values[:, 0], lag, paths=paths, key=key))
+
+
+def lag_score(law: Standardised, test: Trajectories, lag: int, reference: Reference) -> LagScore:
+    """Log-likelihood at one lag beside the reference, which is of the first of the `test` pairs from t = 0."""
     gap, to_standard = jnp.float32(lag * FRAME), float(jnp.log(law.scale).sum())
     every = test.values[:, lag:].reshape(-1, 3), test.values[:, :-lag].reshape(-1, 3)
     whole = np.asarray(log_probs(law, *every, gap), np.float64) + to_standard
     zero = np.asarray(log_probs(law, test.values[:, lag], test.values[:, 0], gap), np.float64) + to_standard
-    pairs = setting.reference_pairs
-    x_s, x_t = test.values[:pairs, 0], test.values[:pairs, lag]
-    reference, error, linear = reference_log_probs(x_t, x_s, lag, paths=setting.reference_paths, key=key)
+    pairs = len(reference.log_prob)
     se = lambda values: float(values.std() / np.sqrt(len(values)))
     return LagScore(
         every_start=float(whole.mean()),
@@ -208,10 +224,10 @@ def lag_score(
         worst=float(whole.min()),
         median_from_zero=float(np.median(zero)),
         flow_on_reference=float(zero[:pairs].mean()),
-        reference=float(reference.mean()) + to_standard,
-        reference_se=se(reference),
-        reference_error=float(np.sqrt(np.mean(error**2) / pairs)),
-        linear_noise=float(linear.mean()) + to_standard,
+        reference=float(reference.log_prob.mean()) + to_standard,
+        reference_se=se(reference.log_prob),
+        reference_error=float(np.sqrt(np.mean(reference.error**2) / pairs)),
+        linear_noise=float(reference.linear_noise.mean()) + to_standard,
     )
 
 

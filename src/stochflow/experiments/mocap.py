@@ -1,9 +1,11 @@
 """Motion capture: the paper's table of test errors, in both set-ups."""
 
 import dataclasses
+import json
 import math
 import os
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +23,7 @@ from ..latent import FilteringPosterior, GaussianEmission, LatentFlow, ObservedF
 from ..laws import HorizonWarning
 from ..metrics import crps, energy_score
 from ..training import LatentConfig, fit_latent, principal_latent_flow
+from ..training.checkpoint import json_text
 from .paper import MOCAP_MSE
 
 CHANNELS = 50
@@ -115,6 +118,8 @@ class MocapSetting:
         for name in ("gait", "slow", "taught_steps"):
             if (value := getattr(self, name)) is not None and not value >= 0:
                 raise ValueError(f"`{name}` must be at least 0; got {value}.")
+        if not self.taught_rate > 0:
+            raise ValueError(f"`taught_rate` must be positive; got {self.taught_rate}.")
         slowest = self.chosen("slowest")
         if self.speeds < 1 or not 0 < slowest <= self.fastest:
             raise ValueError(
@@ -299,6 +304,22 @@ class MocapScores:
     crps: list[float]
     energy: list[float]
     coverage: dict[str, list[float]]
+
+
+def read_other_seeds(path: Path, setting: MocapSetting, seeds: Collection[int]) -> list[dict[str, Any]]:
+    """The rows of a file of scores that have the same setting and another seed; none if there is no file."""
+    if not path.exists():
+        return []
+    same = json.loads(json_text(dataclasses.asdict(setting)))
+    try:
+        rows = json.loads(path.read_bytes())
+        if isinstance(rows, list):
+            return [row for row in rows if row["setting"] == same and row["seed"] not in seeds]
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise ValueError(
+        f"{path} holds no scores of this table, and is not overwritten: move it away, or choose another folder."
+    )
 
 
 def step_name(step: int | None) -> str:

@@ -69,7 +69,7 @@ def fit(
 
     - `flow`: a [`StochasticFlow`][stochflow.StochasticFlow], or any trainable transition law. The `flow` of an earlier
         result goes on in its own units.
-    - `bridge`: needed for, and trained by, the consistency loss.
+    - `bridge`: needed for, and trained by, the consistency loss. That of an earlier result goes on beside its `flow`.
     - `config`: see [`FitConfig`][stochflow.FitConfig].
     - `validation`: series to report the log-likelihood of, per gap; the weights that do best on them are
         returned, and `config.patience` may stop the run early.
@@ -86,6 +86,8 @@ def fit(
     scaling = _Scaling.of(trajectories, config)
     if isinstance(flow, Standardised):
         scaling, flow = scaling.in_units_of(flow), flow.law
+    if isinstance(bridge, StandardisedBridge):
+        bridge = scaling.bare(bridge)
     _check_gaps("trajectories", trajectories, scaling.horizon)
     if validation is not None:
         _check_gaps("validation", validation, scaling.horizon)
@@ -166,6 +168,16 @@ class _Scaling:
         return dataclasses.replace(
             self, loc=np.asarray(law.loc), scale=np.asarray(law.scale), time_scale=law.time_scale
         )
+
+    def bare(self, bridge: StandardisedBridge) -> AbstractBridge:
+        """The bridge of an earlier fit, without its units, which must be these."""
+        same = np.array_equal(bridge.loc, self.loc) and np.array_equal(bridge.scale, self.scale)
+        if not same or bridge.time_scale != self.time_scale:
+            raise ValueError(
+                "`bridge` is in the units of an earlier fit: give the `flow` of the same result with it, or a new "
+                "bridge, such as BridgeFlow(dim)."
+            )
+        return bridge.bridge
 
     def apply(self, data: Trajectories) -> Trajectories:
         values = np.where(data.mask, (data.values - self.loc) / self.scale, 0.0).astype(np.float32)
