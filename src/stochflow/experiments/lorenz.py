@@ -91,8 +91,9 @@ class LorenzSetting:
     @classmethod
     def quick(cls) -> "LorenzSetting":
         return cls(
-            steps=8_000,
-            taught_steps=12_000,
+            steps=7_000,
+            taught_steps=10_000,
+            taught_paths=8_192,
             kl_repeats=1,
             reference_pairs=32,
             reference_paths=2048,

@@ -16,5 +16,6 @@ from .couplings import (
     SplineCoupling as SplineCoupling,
 )
 from .flow import StochasticFlow as StochasticFlow
+from .lenses import Lenses as Lenses
 from .local import Correction as Correction, LocalFlow as LocalFlow
 from .nets import MLP as MLP

@@ -58,7 +58,7 @@ class StochasticFlow(AbstractTransition):
         a day, a week, a gait.
     - `scales`: $\Delta t/(\Delta t + h)$ and $e^{-\Delta t/h}$ for each of these $h$, in the units of time of the law,
         for gaps that span several orders of magnitude.
-    - `lenses`: how many [`Lenses`][stochflow.flows.lenses.Lenses] the networks see the start through beside the start
+    - `lenses`: how many [`Lenses`][stochflow.flows.Lenses] the networks see the start through beside the start
         itself, for laws that are decided near a saddle.
     - `key`: for the initial weights.
     """
