@@ -91,14 +91,14 @@ class LorenzSetting:
     @classmethod
     def quick(cls) -> "LorenzSetting":
         return cls(
-            steps=7_000,
-            taught_steps=10_000,
+            steps=5_000,
+            taught_steps=7_000,
             taught_paths=8_192,
             kl_repeats=1,
-            reference_pairs=32,
+            reference_pairs=16,
             reference_paths=2048,
-            calibration_pairs=1024,
-            consistency_starts=32,
+            calibration_pairs=512,
+            consistency_starts=16,
         )
 
     def fit_config(self) -> FitConfig:
