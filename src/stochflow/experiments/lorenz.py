@@ -91,13 +91,13 @@ class LorenzSetting:
     @classmethod
     def quick(cls) -> "LorenzSetting":
         return cls(
-            steps=5_000,
-            taught_steps=7_000,
+            steps=3_500,
+            taught_steps=5_000,
             taught_paths=8_192,
             kl_repeats=1,
             reference_pairs=16,
             reference_paths=2048,
-            calibration_pairs=512,
+            calibration_pairs=256,
             consistency_starts=16,
         )
 
