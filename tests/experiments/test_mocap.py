@@ -105,15 +105,20 @@ def test_a_perfect_and_a_hopeless_forecast_are_told_apart():
     assert max(bad[2]["0.95"]) == 0
 
 
-def test_scores_of_other_seeds_are_kept_and_those_of_other_settings_are_not(tmp_path):
+def test_scores_of_other_seeds_and_of_other_settings_are_kept(tmp_path):
     path, setting = tmp_path / "scores.json", mocap.MocapSetting(setup=2)
-    assert mocap.read_other_seeds(path, setting, [0]) == []
+    assert mocap.read_other_rows(path, setting, [0]) == []
     row = lambda seed, **changes: {
         "setting": dataclasses.asdict(dataclasses.replace(setting, **changes)),
         "seed": seed,
     }
-    path.write_text(json.dumps([row(0), row(1), row(2, beta=0.5), row(3)]))
-    assert [found["seed"] for found in mocap.read_other_seeds(path, setting, range(2))] == [3]
+    path.write_text(json.dumps([row(0), row(0, beta=0.5), row(1), row(2, beta=0.5), row(3)]))
+    kept = mocap.read_other_rows(path, setting, range(2))
+    assert [(found["seed"], found["setting"]["beta"]) for found in kept] == [
+        (0, 0.5),
+        (2, 0.5),
+        (3, setting.beta),
+    ]
 
 
 @pytest.mark.parametrize("content", ["", "5", "{", "{}", "[5]", '[{"seed": 3}]'])
@@ -121,4 +126,4 @@ def test_a_file_that_is_no_scores_is_not_taken_for_one(content, tmp_path):
     path = tmp_path / "scores.json"
     path.write_text(content)
     with pytest.raises(ValueError, match="holds no scores of this table, and is not overwritten"):
-        mocap.read_other_seeds(path, mocap.MocapSetting(setup=2), [0])
+        mocap.read_other_rows(path, mocap.MocapSetting(setup=2), [0])

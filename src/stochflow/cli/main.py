@@ -230,7 +230,7 @@ def mocap(
     from ..experiments import mocap as experiment
 
     path = out / f"scores-setup{setting.setup}.json"
-    kept = experiment.read_other_seeds(path, setting, range(seed, seed + seeds))
+    kept = experiment.read_other_rows(path, setting, range(seed, seed + seeds))
     data, scores, rows = experiment.load_mocap(), [], []
     for number in range(seed, seed + seeds):
         folder = out / f"setup{setting.setup}-seed{number}"

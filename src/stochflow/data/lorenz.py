@@ -33,15 +33,15 @@ def lorenz_paths_from(
     x0: Float[Array, "number 3"], times: Float[np.ndarray, " n"], *, key: PRNGKeyArray
 ) -> Float[Array, "number n 3"]:
     """Paths from given starts, at times that are multiples of the frame or finer."""
-    solve = jax.jit(
-        jax.vmap(
-            lambda x, k: solve_path(
-                lorenz(), x, jnp.asarray(times, x.dtype), substeps=SUBSTEPS, solver=SOLVER, key=k
-            )
-        )
-    )
-    keys = jr.split(key, len(x0))
-    return jnp.concatenate([solve(x0[i : i + CHUNK], keys[i : i + CHUNK]) for i in range(0, len(x0), CHUNK)])
+    keys, at = jr.split(key, len(x0)), jnp.asarray(times, x0.dtype)
+    parts = [slice(i, i + CHUNK) for i in range(0, len(x0), CHUNK)]
+    return jnp.concatenate([_solve(x0[part], at, keys[part]) for part in parts])
+
+
+@jax.jit
+def _solve(x0, times, keys):
+    path = lambda x, k: solve_path(lorenz(), x, times, substeps=SUBSTEPS, solver=SOLVER, key=k)
+    return jax.vmap(path)(x0, keys)
 
 
 def lorenz_trajectories(number: int = 1024, *, key: PRNGKeyArray) -> Trajectories:

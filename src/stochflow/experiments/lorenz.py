@@ -91,8 +91,8 @@ class LorenzSetting:
     @classmethod
     def quick(cls) -> "LorenzSetting":
         return cls(
-            steps=4_500,
-            taught_steps=6_500,
+            steps=5_000,
+            taught_steps=7_000,
             taught_paths=8_192,
             kl_repeats=1,
             reference_pairs=16,

@@ -306,15 +306,15 @@ class MocapScores:
     coverage: dict[str, list[float]]
 
 
-def read_other_seeds(path: Path, setting: MocapSetting, seeds: Collection[int]) -> list[dict[str, Any]]:
-    """The rows of a file of scores that have the same setting and another seed; none if there is no file."""
+def read_other_rows(path: Path, setting: MocapSetting, seeds: Collection[int]) -> list[dict[str, Any]]:
+    """The rows of a file of scores that have another seed or another setting; none if there is no file."""
     if not path.exists():
         return []
     same = json.loads(json_text(dataclasses.asdict(setting)))
     try:
         rows = json.loads(path.read_bytes())
         if isinstance(rows, list):
-            return [row for row in rows if row["setting"] == same and row["seed"] not in seeds]
+            return [row for row in rows if row["seed"] not in seeds or row["setting"] != same]
     except (ValueError, TypeError, KeyError):
         pass
     raise ValueError(
