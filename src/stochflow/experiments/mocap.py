@@ -314,7 +314,8 @@ def read_other_rows(path: Path, setting: MocapSetting, seeds: Collection[int]) -
     try:
         rows = json.loads(path.read_bytes())
         if isinstance(rows, list):
-            return [row for row in rows if row["seed"] not in seeds or row["setting"] != same]
+            again = [(row["setting"] == same) & (row["seed"] in seeds) for row in rows]
+            return [row for row, drop in zip(rows, again, strict=True) if not drop]
     except (ValueError, TypeError, KeyError):
         pass
     raise ValueError(
