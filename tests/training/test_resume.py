@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import stochflow
-from stochflow.training import CheckpointError, RunFolder
+from stochflow.training import CheckpointError, RunFolder, loop
 
 SCRIPT = Path(__file__).with_name("killable.py")
 STEPS = 2000
@@ -246,3 +246,25 @@ def test_other_validation_data_are_said_in_words(tmp_path):
     RunFolder.create(tmp_path, {"config": {}, "validation": None})
     with pytest.raises(CheckpointError, match="begun with other validation data"):
         RunFolder.create(tmp_path, {"config": {}, "validation": "5229f55b"})
+
+
+def test_a_kill_loses_no_more_than_was_agreed(monkeypatch, tmp_path):
+    """By a clock on which each report takes four seconds, with ten seconds between checkpoints at most."""
+    clock, saved = [0.0], []
+
+    def computed(result):
+        clock[0] += 4.0
+        return result
+
+    monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(loop.jax, "block_until_ready", computed)
+    monkeypatch.setattr(loop, "_save", lambda state, folder, about: saved.append(clock[0]))
+    values = np.random.default_rng(0).normal(size=(8, 5, 1)).cumsum(1)
+    stochflow.fit(
+        stochflow.StochasticFlow(1, width=4, layers=1, key=jr.key(0)),
+        stochflow.Trajectories.from_arrays(np.arange(5.0), values),
+        config=stochflow.FitConfig(steps=9, log_every=1, batch_size=4, checkpoint_seconds=10.0),
+        folder=tmp_path / "run",
+        key=KEY,
+    )
+    assert saved == [8.0, 16.0, 24.0, 32.0, 36.0]

@@ -192,3 +192,31 @@ def test_what_the_inner_steps_train_the_outer_ones_leave_alone(getkey):
     trained = train(Pair(Point(jnp.zeros(2)), Point(jnp.zeros(2))), problem, config, key=getkey())
     assert jnp.allclose(trained.model.inner.x, 3.0, atol=1e-2)
     assert jnp.allclose(trained.model.outer.x, 3.0, atol=1e-2)
+
+
+def _spoilt_inside(spoil):
+    """Both points are to be at 3; `spoil` multiplies the inner loss at a step."""
+    far = lambda model, data, step, key: (((model.outer.x - data) ** 2).sum(), {})
+    near = lambda model, data, step, key: (spoil(step) * ((model.inner.x - data) ** 2).sum(), {})
+    return Problem(loss=far, data=jnp.array(3.0), inner_loss=near, inner=lambda model: model.inner)
+
+
+def test_bad_inner_updates_are_skipped_and_counted(getkey):
+    bad = lambda step: jnp.where(step % 50 == 7, jnp.nan, 1.0)
+    config = _config(ema=0.0, consistency=1.0, bridge_steps=2)
+    start = Pair(Point(jnp.zeros(2)), Point(jnp.zeros(2)))
+    trained = train(start, _spoilt_inside(bad), config, key=getkey())
+    assert jnp.allclose(trained.model.inner.x, 3.0, atol=1e-2)
+    assert trained.history[-1]["skipped_inner"] == 16  # two each at steps 7, 57, …, 357
+    assert trained.history[-1]["skipped"] == 0
+
+
+def test_a_run_whose_inner_steps_diverge_says_so(getkey):
+    config = _config(consistency=1.0, bridge_steps=2)
+    with pytest.raises(FloatingPointError, match="800 of 800 inner updates of the bridge were not finite"):
+        train(
+            Pair(Point(jnp.zeros(2)), Point(jnp.zeros(2))),
+            _spoilt_inside(lambda step: jnp.nan),
+            config,
+            key=getkey(),
+        )

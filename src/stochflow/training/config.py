@@ -49,8 +49,8 @@ class RunConfig:
     **Housekeeping**
 
     - `log_every`: steps between reports; must divide `steps`.
-    - `checkpoint_seconds`: a checkpoint is written at the first report after this time: a kill loses at most so much,
-        and the steps since the last report.
+    - `checkpoint_seconds`: a checkpoint is written at the last report before so much time has passed since the one
+        before: a kill loses at most so much, or the steps of one report if those take longer.
     - `patience`: stop after this many validations in a row without improvement; `None` never stops early.
     """
 

@@ -18,6 +18,9 @@ from .devices import SHARED, brought_home, everywhere, on_devices, usable_device
 from .progress import progress_bar
 from .step import TrainState, init_state, make_optimiser, make_step
 
+# The share of updates beyond which a run is no run.
+MOST_REFUSED = 0.1
+
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
@@ -112,6 +115,8 @@ def _run(chunk, state, history, problem, config, key, folder, about, progress, s
                 row = {"step": int(ahead.step), "seconds": round(seconds, 3)}
                 row |= {name: float(value) for name, value in metrics.items()}
                 row |= {"skipped": int(ahead.guard.non_finite), "outlying": int(ahead.guard.outlying)}
+                if config.bridge_steps:
+                    row["skipped_inner"] = int(ahead.guard.inner)
                 if problem.validate is not None:
                     ahead, scores = _validate(ahead, problem, config, static)
                     row |= {f"validation_{name}": float(value) for name, value in scores.items()}
@@ -120,13 +125,14 @@ def _run(chunk, state, history, problem, config, key, folder, about, progress, s
                 report(row["step"], row["loss"], config.log_every / took)
                 if folder is not None:
                     folder.append_metrics(row)
-                    if time.monotonic() - last_save > config.checkpoint_seconds:
+                    # Now, if the next chunk might end too late for it.
+                    if time.monotonic() + took - last_save > config.checkpoint_seconds:
                         _save(state, folder, about)
                         last_save = time.monotonic()
     finally:  # on Ctrl-C too: what has been trained is kept
         if folder is not None:
             _save(state, folder, about)
-    _complain(state)
+    _complain(state, config)
     return state, history, stopped
 
 
@@ -193,10 +199,15 @@ def _resume(state, folder, about):
     return state, history
 
 
-def _complain(state):
-    total, refused = int(state.step), int(state.guard.non_finite) + int(state.guard.outlying)
-    if total and refused > 0.1 * total:
+def _complain(state, config):
+    guard, total = state.guard, int(state.step)
+    non_finite, outlying, inner = int(guard.non_finite), int(guard.outlying), int(guard.inner)
+    advice = "the run has diverged. Lower `learning_rate` or look at the data."
+    if (refused := non_finite + outlying) > MOST_REFUSED * total:
         raise FloatingPointError(
-            f"{refused} of {total} updates were refused ({int(state.guard.non_finite)} non-finite, "
-            f"{int(state.guard.outlying)} outlying): the run has diverged. Lower `learning_rate` or look at the data."
+            f"{refused} of {total} updates were refused ({non_finite} non-finite, {outlying} outlying): {advice}"
+        )
+    if inner > MOST_REFUSED * total * config.bridge_steps:
+        raise FloatingPointError(
+            f"{inner} of {total * config.bridge_steps} inner updates of the bridge were not finite: {advice}"
         )

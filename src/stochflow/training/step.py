@@ -24,16 +24,18 @@ Loss = Callable[[PyTree, Int[Array, ""], PRNGKeyArray], tuple[Scalar, dict[str, 
 
 
 class Guard(eqx.Module):
-    """The usual length of a gradient, and how many updates were refused."""
+    """The usual length of a gradient, and how many updates were refused; `inner` counts those of the inner steps,
+    which are refused where they are not finite."""
 
     usual: Float[Array, ""]
     seen: Int[Array, ""]
     non_finite: Int[Array, ""]
     outlying: Int[Array, ""]
+    inner: Int[Array, ""]
 
     def __init__(self):
         self.usual = jnp.zeros(())
-        self.seen = self.non_finite = self.outlying = jnp.zeros((), jnp.int32)
+        self.seen = self.non_finite = self.outlying = self.inner = jnp.zeros((), jnp.int32)
 
     def judge(
         self, loss: Scalar, norm: Scalar, clip: float, outlier: float
@@ -147,21 +149,22 @@ def make_step(
         grads = mean_of_all(grads)
         finite = jnp.isfinite(optax.tree.norm(pack(grads)))
         inner, opt_state = update(finite, inner, opt_state, grads, jnp.ones(()), rate)
-        return (eqx.combine(inner, outer), opt_state, step, rate), None
+        return (eqx.combine(inner, outer), opt_state, step, rate), ~finite
 
     def step(state: TrainState, key: PRNGKeyArray):
         loss_key, inner_key = jr.split(jr.fold_in(key, state.step))
-        params, inner_opt_state = state.params, state.inner_opt_state
-        rate = jnp.asarray(schedule(state.step - state.guard.non_finite - state.guard.outlying))
+        params, inner_opt_state, guard = state.params, state.inner_opt_state, state.guard
+        rate = jnp.asarray(schedule(state.step - guard.non_finite - guard.outlying))
         if has_inner:
             carry = params, inner_opt_state, state.step, rate
-            (params, inner_opt_state, _, _), _ = jax.lax.scan(
+            (params, inner_opt_state, _, _), refused = jax.lax.scan(
                 inner_step, carry, jr.split(inner_key, config.bridge_steps)
             )
+            guard = eqx.tree_at(lambda g: g.inner, guard, guard.inner + refused.sum(dtype=guard.inner.dtype))
         found = jax.value_and_grad(outer_loss, has_aux=True)(params, state.step, loss_key)
         (value, metrics), grads = mean_of_all(found)
         norm = optax.tree.norm(pack(grads))
-        guard, take, shorten = state.guard.judge(value, norm, config.clip, config.outlier)
+        guard, take, shorten = guard.judge(value, norm, config.clip, config.outlier)
         params, opt_state = update(take, params, state.opt_state, grads, shorten, rate)
         state = eqx.tree_at(
             lambda s: (s.params, s.ema, s.opt_state, s.inner_opt_state, s.guard, s.step),
