@@ -1,5 +1,6 @@
 """The flow itself: draws and log-densities at several batches, one step or several, long gaps and short ones."""
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -78,10 +79,10 @@ def single_call(effort: Effort) -> Section:
     return Section("A single call", rows, {"single": timings["sample, weights in the program"].min / least})
 
 
-def sample_in_one_jit(law, x_s, t=None) -> Callable:
+def sample_in_one_jit(law, x_s, t=None, *, options: dict[str, str] | None = None) -> Callable:
     """A callable of the time (or of nothing, if that is given) that draws the whole batch in one program."""
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=options)
     def sample(x_s, t, key):
         noise = jr.normal(key, x_s.shape)
         return jax.vmap(lambda z, x: law.transform(z, x, 0.0, t))(noise, x_s)

@@ -1,5 +1,6 @@
 """The sampler draws what the law draws, whatever the chunks, the threads and the number of rows."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -16,8 +17,8 @@ S, T = 0.2, 0.9
 class Counting(AbstractTransition):
     """Brownian motion that notes each time it is traced."""
 
-    traces: list
-    dim: int
+    traces: list = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
 
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         self.traces.append(x_s.shape)

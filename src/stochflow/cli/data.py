@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import narwhals as nw
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -16,8 +15,8 @@ from ..forecasting import Forecaster, ForecasterConfig
 from ..training.checkpoint import json_text
 from .flags import flags_from
 from .out import writable_file
+from .screen import console
 
-console = Console()
 READERS = {".csv": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
 
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of rows.")]

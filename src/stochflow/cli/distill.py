@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from ..distillation import DistillConfig
@@ -14,6 +13,7 @@ from ..sde import SDE
 from ..training.checkpoint import json_text, write_json
 from .flags import flags_from
 from .out import writable
+from .screen import console
 
 Out = Annotated[
     Path | None,
@@ -21,7 +21,6 @@ Out = Annotated[
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")]
-console = Console()
 
 
 def register(app: typer.Typer, reproduce: typer.Typer) -> None:

@@ -23,6 +23,7 @@ from .data import add_data_commands, print_card
 from .distill import register as register_distill
 from .flags import flags_from
 from .out import writable
+from .screen import console
 
 app = typer.Typer(
     help="Learn the transition law of a stochastic process; sample any gap in one step.",
@@ -33,7 +34,6 @@ reproduce = typer.Typer(help="The paper's tables, one command each.", no_args_is
 app.add_typer(reproduce, name="reproduce")
 add_data_commands(app)
 register_distill(app, reproduce)
-console = Console()
 # Between so many devices of the CPU batches are shared: one for each core of a small machine.
 DEVICES = 2
 

@@ -46,14 +46,15 @@ def known_laws() -> dict[str, KnownLaw]:
     cir = CIR([1.0], [0.6], [0.7])
     gbm = GeometricBrownianMotion([0.1], [0.4])
     return {
-        "Ornstein–Uhlenbeck, two dimensions": _exact(ou, [0.5, -1.0], "affine"),
-        "Cox–Ingersoll–Ross": _exact(cir, [0.6], "spline"),
-        "geometric Brownian motion": _exact(gbm, [1.0], "spline"),
+        "Ornstein–Uhlenbeck, two dimensions": exact(ou, [0.5, -1.0], "affine"),
+        "Cox–Ingersoll–Ross": exact(cir, [0.6], "spline"),
+        "geometric Brownian motion": exact(gbm, [1.0], "spline"),
         "double well": _double_well(),
     }
 
 
-def _exact(law: AbstractTransition, start: list[float], coupling: str) -> KnownLaw:
+def exact(law: AbstractTransition, start: list[float], coupling: str) -> KnownLaw:
+    """A law that draws and densities are known of, to be learnt by a flow of one kind of `coupling`."""
     draw = lambda x, gap, key: law.sample(x, jnp.zeros_like(gap), gap, key=key)
     log_probs = lambda x_t, x_s, gap: jax.vmap(lambda a, b: law.log_prob(a, b, 0.0, gap))(x_t, x_s)
     return KnownLaw(jnp.array(start), draw, log_probs, coupling)
@@ -110,10 +111,17 @@ class Verdict:
         return self.exact - self.flow
 
 
-def learn(known: KnownLaw, *, steps: int = 6000, seed: int = 0, progress: bool | None = None) -> Verdict:
+def learn(
+    known: KnownLaw,
+    *,
+    clock: str = "linear",
+    steps: int = 6000,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Verdict:
     """Fit a small flow to samples of a known law and compare log-densities on fresh transitions."""
     data_key, flow_key, fit_key, start_key, end_key = jr.split(jr.key(seed), 5)
-    flow = StochasticFlow(known.dim, width=32, layers=2, coupling=known.coupling, key=flow_key)
+    flow = StochasticFlow(known.dim, width=32, layers=2, clock=clock, coupling=known.coupling, key=flow_key)
     config = FitConfig(steps=steps, batch_size=512, horizon=MARGIN * HORIZON, log_every=steps // 10)
     begin = time.monotonic()
     result = fit(flow, training_paths(known, key=data_key), config=config, progress=progress, key=fit_key)
