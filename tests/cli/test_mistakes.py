@@ -142,7 +142,7 @@ def test_rows_are_written_into_a_folder_that_is_not_there_yet(tmp_path):
         ("lorenz", "--short-gaps", "0.01", "`short_gaps` must be at least a frame, 0.025; got 0.01"),
         ("lorenz", "--short-gaps", "nan", "`short_gaps` must be positive; got nan"),
         ("lorenz-missing", "--learning-rate", "0", "`learning_rate` must be positive; got 0.0"),
-        ("lorenz-missing", "--consistency-start", "-5", "`consistency_start` must be at least 0; got -5"),
+        ("lorenz-missing", "--data-steps", "0", "`data_steps` must be at least 1; got 0"),
         ("lorenz-missing", "--consistency-jitter", "-1", "`consistency_jitter` must be at least 0; got -1.0"),
         ("lorenz-missing", "--taught-start-fraction", "2", "`taught_start_fraction` must be in [0, 1]"),
         ("lorenz-missing", "--taught-paths", "1", "`taught_paths` must be at least 2; got 1"),

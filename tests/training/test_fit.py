@@ -8,6 +8,8 @@ import pytest
 
 import stochflow
 from stochflow import BridgeFlow, FitConfig, StochasticFlow, Trajectories, fit
+from stochflow.data import PairSampler
+from stochflow.training.fit import _Objective, _Source
 
 QUICK = {"steps": 300, "log_every": 100, "batch_size": 64}
 
@@ -62,6 +64,17 @@ def test_consistency_trains_flow_and_bridge(settings, getkey):
     assert result.bridge.horizon == result.flow.horizon
     trained = jax.tree.leaves(result.bridge.bridge)
     assert any(not jnp.array_equal(a, b) for a, b in zip(trained, jax.tree.leaves(bridge), strict=True))
+
+
+def test_the_gaps_of_triplets_grow_from_those_of_the_data_to_the_horizon(getkey):
+    sampler = PairSampler(_walk(), horizon=2.0)
+    config = FitConfig(consistency=1.0, consistency_batch=512, consistency_start=100, consistency_growth=50)
+    objective = _Objective(config, horizon=4.0, known=2.0)
+    for step, longest in [(0, 2.0), (100, 2.0), (125, 3.0), (150, 4.0), (500, 4.0)]:
+        _, triplets = objective._draw(_Source(sampler), 0, jnp.array(step), getkey())
+        gaps = triplets.t - triplets.s
+        assert 0.95 * longest < gaps.max() <= longest * (1 + 1e-6)
+        assert ((triplets.s < triplets.r) & (triplets.r < triplets.t)).all()
 
 
 def test_one_way_long_gaps_are_taught_by_short_ones(getkey):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, UInt32
+from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike, UInt32
 
 from .trajectories import Trajectories
 
@@ -180,7 +180,7 @@ BALANCED = 0.2
 
 
 def draw_triplets(
-    sampler: PairSampler, batch: int, *, horizon: float, scheme: str, key: PRNGKeyArray
+    sampler: PairSampler, batch: int, *, horizon: ScalarLike, scheme: str, key: PRNGKeyArray
 ) -> Triplets:
     r"""Starts from the data with $s < r < t \le s + H$.
 
@@ -193,7 +193,7 @@ def draw_triplets(
 
 
 def draw_pairs_and_triplets(
-    sampler: PairSampler, number: int, batch: int, *, horizon: float, scheme: str, key: PRNGKeyArray
+    sampler: PairSampler, number: int, batch: int, *, horizon: ScalarLike, scheme: str, key: PRNGKeyArray
 ) -> tuple[Pairs, Triplets]:
     """`number` pairs, and `batch` triplets as [`draw_triplets`][stochflow.data.draw_triplets] draws them, at once."""
     bits = jr.bits(key, (WORDS + TIME_WORDS, number + batch), jnp.uint32)
@@ -209,7 +209,7 @@ def triplet_times(
     s: Float[Array, " batch"],
     t: Float[Array, " batch"],
     *,
-    horizon: float,
+    horizon: ScalarLike,
     scheme: str,
     places: Float[Array, "2 batch"],
 ) -> tuple[Float[Array, " batch"], Float[Array, " batch"]]:

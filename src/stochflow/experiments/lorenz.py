@@ -91,8 +91,8 @@ class LorenzSetting:
     @classmethod
     def quick(cls) -> "LorenzSetting":
         return cls(
-            steps=5_000,
-            taught_steps=7_000,
+            steps=8_000,
+            taught_steps=12_000,
             taught_paths=8_192,
             kl_repeats=1,
             reference_pairs=16,

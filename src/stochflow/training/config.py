@@ -146,6 +146,9 @@ class FitConfig(RunConfig):
     - `consistency_jitter`: noise added to the starts of triplets, in standard deviations of the data. The loss needs
         no data at its starts, so it can fill the space between the few that a rare region has.
     - `consistency_warmup`: steps over which λ then rises from 0.
+    - `consistency_growth`: steps over which the longest gap of a triplet then grows from the longest of the data to
+        `consistency_horizon`, so that a gap beyond the data is compared with gaps that are known, or were learnt
+        before it.
     """
 
     horizon: float | None = None
@@ -153,11 +156,13 @@ class FitConfig(RunConfig):
     start_fraction: float = 0.0
     consistency_start: int = 0
     consistency_warmup: int = 0
+    consistency_growth: int = 0
     consistency_jitter: float = 0.0
 
     def __post_init__(self):
         RunConfig.__post_init__(self)
-        self._require_all(("consistency_start", "consistency_warmup"), _is_natural, "an integer ≥ 0")
+        counts = ("consistency_start", "consistency_warmup", "consistency_growth")
+        self._require_all(counts, _is_natural, "an integer ≥ 0")
         self._require_all(("consistency_jitter",), lambda v: v >= 0, "at least 0")
         self._require_all(("horizon",), _is_positive_or_none, "positive, or None")
         self._require_all(("start_fraction",), lambda v: 0 <= v <= 1, "in [0, 1]")

@@ -99,7 +99,7 @@ def fit(
         start_fraction=config.start_fraction,
     )
     reach = scaling.horizon if config.consistency_horizon is None else config.consistency_horizon
-    objective = _Objective(config, reach / scaling.time_scale)
+    objective = _Objective(config, reach / scaling.time_scale, sampler.horizon)
     consistent = config.consistency > 0
     problem = Problem(
         loss=objective.loss,
@@ -208,6 +208,7 @@ class _Objective:
 
     config: FitConfig
     horizon: float
+    known: float | None = None
 
     def loss(self, model, source, step, key):
         start = self.config.consistency_start
@@ -235,7 +236,7 @@ class _Objective:
 
     def consistent_loss(self, model, source, step, key):
         draw_key, noise_key = jr.split(my_key(key))
-        pairs, triplets = self._draw(source, my_share(self.config.batch_size), draw_key)
+        pairs, triplets = self._draw(source, my_share(self.config.batch_size), step, draw_key)
         directions = self.config.directions
         gaps = stacked_gaps(model.flow, model.bridge, triplets, pairs, directions=directions, key=noise_key)
         nll, means = -gaps.log_prob.mean(), gaps.means()
@@ -245,7 +246,7 @@ class _Objective:
     def one_way_loss(self, model, source, step, key):
         _, triplet_key, noise_key = jr.split(my_key(key), 3)
         nll, _ = self.likelihood_loss(model, source, step, key)
-        _, triplets = self._draw(source, 0, triplet_key)
+        _, triplets = self._draw(source, 0, step, triplet_key)
         triplets = long_gaps(
             triplets, horizon=self.horizon, steps=self.config.one_way, key=jr.fold_in(triplet_key, 2)
         )
@@ -257,17 +258,24 @@ class _Objective:
         return self.config.consistency * jnp.clip(risen, 0.0, 1.0).astype(dtype)
 
     def bridge_loss(self, model, source, step, key):
-        del step
         triplet_key, noise_key = jr.split(my_key(key))
-        _, triplets = self._draw(source, 0, triplet_key)
+        _, triplets = self._draw(source, 0, step, triplet_key)
         return bridge_loss(model.flow, model.bridge, triplets, key=noise_key), {}
 
-    def _draw(self, source, number, key):
+    def _reach(self, step):
+        """The longest gap of a triplet."""
+        if self.config.consistency_growth == 0 or self.known is None:
+            return self.horizon
+        grown = (step - self.config.consistency_start) / self.config.consistency_growth
+        least = min(self.known, self.horizon)
+        return least + (self.horizon - least) * jnp.clip(grown, 0.0, 1.0).astype(jnp.float32)
+
+    def _draw(self, source, number, step, key):
         """So many pairs of the data, and the triplets of a step."""
         batch = my_share(self.config.consistency_batch or self.config.batch_size)
         draw_key, start_key, jitter_key = jr.split(key, 3)
         pairs, triplets = draw_pairs_and_triplets(
-            source.pairs, number, batch, horizon=self.horizon, scheme=self.config.triplets, key=draw_key
+            source.pairs, number, batch, horizon=self._reach(step), scheme=self.config.triplets, key=draw_key
         )
         if source.starts is not None:
             triplets = triplets._replace(x_s=_replace_half(triplets.x_s, source.starts, start_key))
