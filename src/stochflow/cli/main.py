@@ -135,7 +135,10 @@ def lorenz(
     seed: Seed = 0,
     seeds: Seeds = 1,
     quick: Annotated[
-        bool, typer.Option(help="Somewhat more than half of the training and fewer test pairs: what the demo runs.")
+        bool,
+        typer.Option(
+            help="Somewhat more than half of the training and fewer test pairs: what the demo runs."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -64,7 +64,7 @@ class MissingSetting:
     learning_rate: float = 1e-2
     consistency_batch: int = 256
     consistency_jitter: float = 0.05
-    one_way_steps: int = 12_000
+    one_way_steps: int = 36_000
     one_way_batch: int = 256
     taught_steps: int = 24_000
     taught_paths: int = 16_384

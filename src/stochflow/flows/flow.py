@@ -42,7 +42,8 @@ class StochasticFlow(AbstractTransition):
     - `autonomous`: whether the law depends on $t - s$ only; otherwise `s` enters the network.
     - `width`, `depth`: of each network, of which one with no hidden layer is a linear map; `layers`: the number of
         couplings.
-    - `clock`: `"linear"` (the paper's; on Lorenz the two are level) or `"saturating"`, which settles at long gaps.
+    - `clock`: `"linear"` (the paper's; within the gaps of the training the two are level) or `"saturating"`, which
+        settles at long gaps.
     - `coupling`: `"affine"` (the paper's) or `"spline"`, which adds rational-quadratic splines in noise space
         for laws with several modes or skew.
     - `bins`: of each spline; `spline_layers`: how many couplings are splines, where `coupling="spline"` and there is
