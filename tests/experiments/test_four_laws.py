@@ -12,4 +12,5 @@ BOUND = 0.05
 def test_a_known_law_is_learnt_to_within_the_bound(name):
     verdict = learn(known_laws()[name])
     assert verdict.shortfall < BOUND
+    assert verdict.seconds < 60
     assert verdict.shortfall > -5 * verdict.difference_se  # no law is better than the exact one

@@ -29,7 +29,7 @@ def test_fit_returns_a_law_in_the_users_units(getkey):
     draws = jax.vmap(lambda k: result.flow.sample(jnp.array([100.0, 100.0]), 0.0, 4.0, key=k))(
         jr.split(getkey(), 500)
     )
-    assert 3 < draws.std() < 30  # 5 √4 = 10, roughly, after so little training
+    assert 7 < draws.std() < 14  # 5 √4 = 10, roughly, after so little training; 4 before it
     assert abs(draws.mean() - 100) < 10
     assert result.flow.horizon == pytest.approx(data.longest_gap)
     x = jnp.array([103.0, 99.0])

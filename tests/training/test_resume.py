@@ -169,11 +169,30 @@ def test_what_is_no_number_is_null_in_the_file_and_nan_when_read(finished_run, t
 def test_what_a_kill_left_of_an_unfinished_write_is_in_nobodys_way(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    (folder / ".config.json.abc123").write_text("{")
+    (folder / ".config.json.0123456789abcdef").write_text("{")
     _fit(folder)
-    (folder / ".checkpoint.safetensors.xyz").write_bytes(b"half")
+    (folder / ".checkpoint.safetensors.fedcba9876543210").write_bytes(b"half")
     _fit(folder)
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_a_folder_that_is_refused_is_left_as_it_is(finished_run, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for name in ("notes.txt", ".config.json.bak", ".config.json.0123456789abcdef"):
+        (folder / name).write_text("mine")
+    with pytest.raises(CheckpointError, match="is not a run folder"):
+        _fit(folder)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == dict.fromkeys(
+        ("notes.txt", ".config.json.bak", ".config.json.0123456789abcdef"), "mine"
+    )
+    shutil.copytree(finished_run, tmp_path / "run")
+    path = tmp_path / "run" / "metrics.jsonl"
+    damaged = b"{" + b"\n".join(path.read_bytes().splitlines()[1:])
+    path.write_bytes(damaged)
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl"):
+        _fit(tmp_path / "run")
+    assert path.read_bytes() == damaged
 
 
 def test_a_flow_with_other_weights_is_another_run(finished_run, tmp_path, getkey):

@@ -78,7 +78,8 @@ def _profile(before, after, gaps, rate):
 
 
 def _positive(variance):
-    return np.maximum(variance, np.finfo(np.float64).tiny)
+    """At least what is still positive in single precision, where a channel has no noise at all."""
+    return np.maximum(variance, np.finfo(np.float32).tiny)
 
 
 def _steps(times, values):

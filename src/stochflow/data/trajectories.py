@@ -175,7 +175,7 @@ class Trajectories:
 
     def split(self, *fractions: float, seed: int) -> tuple["Trajectories", ...]:
         """Split by series: `train, validation, test = data.split(0.7, 0.15, 0.15, seed=0)`."""
-        if not fractions or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
+        if not fractions or not min(fractions) > 0 or not abs(sum(fractions) - 1) < 1e-6:  # NaN fails too
             raise ValueError(f"`fractions` must be positive and add up to 1; got {fractions}.")
         if len(self) < len(fractions):
             raise ValueError(
@@ -208,7 +208,10 @@ class Trajectories:
             observed = seen[~np.isnan(seen[:, channel]), channel]
             if observed.size == 0 or np.ptp(observed) == 0:
                 what = "is never observed" if observed.size == 0 else f"is constant ({observed[0]:g})"
-                raise ValueError(f"channel {channel} {what}: it has no law to learn; drop it.")
+                raise ValueError(
+                    f"channel {channel} {what}: it has no law to learn; drop it, or, if it varies by less than single "
+                    "precision tells, subtract a constant from it first."
+                )
         return np.nanmean(seen, 0).astype(np.float32), np.nanstd(seen, 0).astype(np.float32)
 
 

@@ -16,7 +16,7 @@ from ..data.lorenz import FRAME, lorenz_trajectories, random_segments
 from ..flows import BridgeFlow, StochasticFlow
 from ..inference import smoothed_starts
 from ..laws import HorizonWarning
-from ..training import FitConfig, FitResult, fit
+from ..training import FitConfig, FitResult, RunFolder, fit
 from .lorenz import (
     HORIZON,
     LEAST_KL_SAMPLES,
@@ -211,8 +211,11 @@ def train_missing(
 def _data_then_loss(flow, data, configs, extra, folder, progress, key) -> FitResult:
     """The short gaps first, until they are at rest; then the long ones learn from them."""
     first_key, second_key = jr.fold_in(key, 2), jr.fold_in(key, 3)
-    parts = ("data", "loss")
-    first_folder, second_folder = (None if folder is None else Path(folder) / part for part in parts)
+    first_folder = second_folder = None
+    if folder is not None:
+        stages = {"config": dataclasses.asdict(configs[1]), "data": dataclasses.asdict(configs[0])}
+        run = RunFolder.create(folder, stages)
+        first_folder, second_folder = run.path / "data", run.path / "loss"
     first = fit(flow, data, config=configs[0], folder=first_folder, progress=progress, key=first_key)
     second = fit(
         first.flow, data, config=configs[1], folder=second_folder, progress=progress, key=second_key, **extra
@@ -220,6 +223,8 @@ def _data_then_loss(flow, data, configs, extra, folder, progress, key) -> FitRes
     before = first.history[-1]
     after = lambda row: row | {name: before[name] + row[name] for name in ("step", "seconds")}
     history = first.history + [after(row) for row in second.history]
+    if folder is not None:
+        run.write_metrics(history)
     return dataclasses.replace(second, history=history)
 
 

@@ -151,6 +151,7 @@ def make_condition(
     """
     if (u is None) != (cond_dim == 0) or (u is not None and jnp.shape(u) != (cond_dim,)):
         got = "none" if u is None else f"shape {jnp.shape(u)}"
-        raise ValueError(f"`u` must have shape ({cond_dim},), as `cond_dim` says; got {got}.")
+        hint = f": make the flow with `cond_dim={jnp.size(u)}`" if u is not None and jnp.ndim(u) == 1 else ""
+        raise ValueError(f"`u` must have shape ({cond_dim},), as `cond_dim` says; got {got}{hint}.")
     parts = [*check_states(dim, **states), *[jnp.atleast_1d(scalar) for scalar in scalars]]
     return jnp.concatenate(parts if u is None else [*parts, u])

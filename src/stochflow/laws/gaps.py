@@ -36,6 +36,8 @@ def times_in_order() -> Iterator[None]:
 
 def require_order(ok: Callable[..., Bool[Array, ""]], message: str, *gaps: Scalar) -> tuple[Scalar, ...]:
     """The gaps, if `ok` of them holds: else a `ValueError` now or, if they are traced, an error at run time."""
+    if shapes := [gap.shape for gap in gaps if gap.shape]:
+        raise ValueError(f"times must be single numbers; got shape {shapes[0]}: use `jax.vmap` for several.")
     if not any(isinstance(gap, Tracer) for gap in gaps):
         if not bool(ok(*gaps)):
             raise ValueError(

@@ -83,14 +83,16 @@ def central_levels(pits: Float[AnyArray, " batch"]) -> Float[Array, " batch"]:
     return jnp.abs(2 * jnp.asarray(pits) - 1)
 
 
-def coverage(levels: Float[AnyArray, " batch"], q: ScalarLike) -> Estimate:
+def coverage(levels: Float[AnyArray, " batch"], q: float) -> Estimate:
     r"""Share of the observations inside the region of probability `q`, with its binomial standard error.
 
     The error is that of a *right* law, $\sqrt{q(1-q)/n}$: divide by it to see how far off a law is.
     """
+    if not 0 <= q <= 1:
+        raise ValueError(f"`q` must be a probability, in [0, 1]; got {q}.")
     inside = jnp.asarray(levels) <= q
-    q = jnp.asarray(q, jnp.result_type(float))
-    return Estimate(inside.mean(), jnp.sqrt(q * (1 - q) / inside.shape[0]))
+    expected = jnp.asarray(q, jnp.result_type(float))
+    return Estimate(inside.mean(), jnp.sqrt(expected * (1 - expected) / inside.shape[0]))
 
 
 def uniformity_test(levels: Float[AnyArray, " n"]) -> UniformityTest:

@@ -218,6 +218,11 @@ def _checked(
 ) -> tuple[Float[Array, "n dim"], Float[Array, "m dim"]]:
     """Both samples in units of the true one, which cancels in the difference and makes float32 safe."""
     truth, model = np.asarray(truth, np.float64), np.asarray(model, np.float64)
+    if truth.ndim != 2 or model.ndim != 2 or truth.shape[1] != model.shape[1]:
+        raise ValueError(
+            f"`truth` and `model` must be points of one space, (n, dim) and (m, dim); got {truth.shape} and "
+            f"{model.shape}."
+        )
     for name, sample in {"truth": truth, "model": model}.items():
         if not np.isfinite(sample).all():
             raise ValueError(f"`{name}` must be finite; got {(~np.isfinite(sample)).any(1).sum()} bad rows.")

@@ -7,7 +7,7 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,10 @@ from safetensors.numpy import load as load_tensors, save as save_tensors
 
 FORMAT = 1
 CONFIG, METRICS, CHECKPOINT, FIGURES = "config.json", "metrics.jsonl", "checkpoint.safetensors", "figures"
+# What a kill leaves of a write that was never finished: the names of `write_atomically`, and no others.
+LEFTOVER = re.compile(
+    rf"\.({re.escape(CONFIG)}|{re.escape(METRICS)}|{re.escape(CHECKPOINT)})\.[0-9a-f]{{16}}"
+)
 
 
 class CheckpointError(ValueError):
@@ -155,13 +159,7 @@ class RunFolder:
         if folder.path.is_file():
             raise CheckpointError(f"{folder.path} is a file; a run needs a folder.")
         folder.path.mkdir(parents=True, exist_ok=True)
-        for name in (
-            CONFIG,
-            METRICS,
-            CHECKPOINT,
-        ):  # what a kill may have left of a write that was never finished
-            for leftover in folder.path.glob(f".{name}.*"):
-                leftover.unlink()
+        leftovers = [path for path in folder.path.iterdir() if LEFTOVER.fullmatch(path.name)]
         config = folder.path / CONFIG
         if config.exists():
             known = folder.read_config()
@@ -171,18 +169,22 @@ class RunFolder:
                         f"{folder.path} holds another run: {_difference(name, known, record)}. Give the same seed "
                         "and settings to go on with it, choose another folder, or delete this one."
                     )
-        elif any(folder.path.iterdir()):
+        elif set(folder.path.iterdir()) - set(leftovers):
             raise CheckpointError(
                 f"{folder.path} is not empty and has no {CONFIG}: it is not a run folder. Choose another."
             )
         else:
             write_atomically(config, json.dumps(record, indent=2).encode())
+        for leftover in leftovers:  # only now: what is not a run folder is left as it is
+            leftover.unlink()
         return folder
 
     @classmethod
     def open(cls, path: str | os.PathLike) -> "RunFolder":
         """Open a run folder that must be there."""
         folder = cls(Path(path))
+        if not folder.path.exists():
+            raise CheckpointError(f"{folder.path} is not there: give the folder of a run.")
         if not (folder.path / CONFIG).is_file():
             raise CheckpointError(f"{folder.path} is not a run folder: it has no {CONFIG}.")
         folder.read_config()  # which refuses the file of another program
@@ -214,8 +216,13 @@ class RunFolder:
             file.write(json_text(row) + "\n")
 
     def rewind_metrics(self, step: int) -> list[dict[str, Any]]:
-        """Drop what was logged after `step`, so that a resumed run logs each step once."""
+        """Drop what was logged after `step`, so that a resumed run logs each step once. The log must reach it."""
         rows = [row for row in self.read_metrics() if row["step"] <= step]
+        if step > 0 and (not rows or rows[-1]["step"] != step):
+            raise CheckpointError(
+                f"{self.path / METRICS} does not reach step {step}, where the checkpoint beside it stands: put it back "
+                "as it was, or choose another folder."
+            )
         self.write_metrics(rows)
         return rows
 
@@ -225,12 +232,16 @@ class RunFolder:
         write_atomically(self.path / METRICS, text.encode())
 
 
-def _parsed(lines: Iterable[bytes], path: Path):
+def _parsed(lines: Sequence[bytes], path: Path):
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
         except ValueError:
-            return
+            if number == len(lines):
+                return
+            raise CheckpointError(
+                f"line {number} of {path} is not valid JSON; put the file back as it was, or choose another folder."
+            ) from None
         if wrong := _wrong_in(row):
             raise CheckpointError(
                 f"line {number} of {path} is not a report of a run: {wrong}; remove that line, or choose another "

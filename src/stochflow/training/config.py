@@ -26,7 +26,8 @@ class RunConfig:
     - `learning_rate`: the highest, after the warm-up.
     - `warmup_steps`, `decay`: linear warm-up, then `"cosine"`, `"linear"` or `"constant"`.
     - `weight_decay`: decoupled, of matrices only.
-    - `ema`: decay of the moving average of the weights that is returned; 0 turns it off.
+    - `ema`: decay of the moving average of the weights that is returned; less in the first steps, so that the average
+        forgets where it began. 0 turns it off.
     - `clip`: gradients longer than `clip` times their usual norm are shortened to that.
     - `outlier`: those longer than `outlier` times the usual norm, and non-finite ones, are skipped and counted.
     - `standardise`: learn in units of each channel's mean and standard deviation.
@@ -100,7 +101,10 @@ class RunConfig:
         if self.one_way and self.bridge_steps:
             raise ValueError("`bridge_steps` must be 0 when `one_way` is set: there is no bridge.")
         if self.steps % self.log_every:
-            raise ValueError(f"`log_every` must divide `steps`; got {self.log_every}, {self.steps}.")
+            raise ValueError(
+                f"`log_every` must divide `steps`; got {self.log_every}, {self.steps}: give "
+                f"`log_every={math.gcd(self.log_every, self.steps)}`, say."
+            )
 
     @property
     def directions(self) -> tuple[str, ...]:
@@ -253,6 +257,7 @@ def _plain(value: Any) -> Any:
 
 def _require(name: str, value: Any, holds, what: str) -> None:
     if not _is_sensible(value, holds):
+        what = f"{what} and finite" if isinstance(value, float) and not math.isfinite(value) else what
         raise ValueError(f"`{name}` must be {what}; got {value!r}.")
 
 

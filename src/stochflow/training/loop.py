@@ -12,7 +12,7 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray, PyTree
 
 from ..laws import times_in_order
-from .checkpoint import METRICS, CheckpointError, RunFolder, fingerprint, load_tree, save_tree
+from .checkpoint import CheckpointError, RunFolder, fingerprint, load_tree, save_tree
 from .config import RunConfig
 from .devices import SHARED, brought_home, everywhere, on_devices, usable_devices
 from .progress import progress_bar
@@ -190,13 +190,7 @@ def _resume(state, folder, about):
                 f"{folder.path} holds a run with another {said}: pass the same {said} to go on with it, or "
                 "choose another folder."
             )
-    history = folder.rewind_metrics(int(state.step))
-    if int(state.step) > 0 and (not history or history[-1]["step"] != int(state.step)):
-        raise CheckpointError(
-            f"{folder.path / METRICS} does not reach step {int(state.step)}, where the checkpoint beside it stands: "
-            "put it back as it was, or choose another folder."
-        )
-    return state, history
+    return state, folder.rewind_metrics(int(state.step))
 
 
 def _complain(state, config):

@@ -171,7 +171,7 @@ def make_step(
             state,
             (
                 params,
-                jax.tree.map(lambda e, p: e + (1 - config.ema) * (p - e), state.ema, params),
+                _averaged(state.ema, params, state.step, config.ema),
                 opt_state,
                 inner_opt_state,
                 guard,
@@ -182,6 +182,13 @@ def make_step(
         return state, metrics | {"loss": value}
 
     return step
+
+
+def _averaged(ema, params, step, decay):
+    """The moving average after one more step. Early on it forgets faster than `decay` says: else a short run would
+    return little but its initial weights."""
+    decay = jnp.minimum(decay, (1 + step) / (10 + step))
+    return jax.tree.map(lambda e, p: e + (1 - decay).astype(p.dtype) * (p - e), ema, params)
 
 
 def _update(optim, take, params, opt_state, grads, shorten, rate):
