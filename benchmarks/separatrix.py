@@ -15,7 +15,6 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -26,7 +25,7 @@ from scipy.spatial import cKDTree
 
 from stochflow import StochasticFlow, fit
 from stochflow.data.lorenz import FRAME, lorenz_paths, lorenz_trajectories
-from stochflow.experiments.lorenz import TRAIN_KEY, LorenzSetting, train_lorenz
+from stochflow.experiments.lorenz import FLOW, TRAIN_KEY, LorenzSetting, train_lorenz
 from stochflow.experiments.lorenz_scores import (
     log_probs,
     paths_at_times,
@@ -43,24 +42,6 @@ PAIRS, PATHS = 128, 8192
 NEAR = 0.19
 CHAINED_STEP, CHAINED_PATHS = 0.1, 4096
 TRUE_DRAWS, DRAWS, ASTRAY = 120_000, 40_000, 1.5
-
-
-@dataclasses.dataclass(frozen=True)
-class Recipe(LorenzSetting):
-    """The setting with other arguments of the flow."""
-
-    options: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-    def flow(self, *, key):
-        own = {
-            "layers": 6,
-            "coupling": "spline",
-            "spline_layers": 4,
-            "octaves": 3,
-            "lenses": 8,
-            "tails": True,
-        }
-        return StochasticFlow(3, **own | self.options, key=key)
 
 
 def distance_from_manifold(x):
@@ -118,15 +99,15 @@ def main(arguments: list[str]) -> None:
     if strangers := sorted(set(given) - flow_names - setting_names):
         known = ", ".join(sorted(flow_names | setting_names))
         sys.exit(f"unknown {', '.join(strangers)}; known are seed, folder, {known}.")
-    options = {name: value for name, value in given.items() if name in flow_names}
-    recipe = Recipe(**{k: v for k, v in given.items() if k in setting_names}, options=options)
+    options = FLOW | {name: value for name, value in given.items() if name in flow_names}
+    setting = LorenzSetting(**{name: value for name, value in given.items() if name in setting_names})
     with tempfile.TemporaryDirectory() as scratch:
         run = Path(scratch if folder is None else folder) / f"seed{seed}"
-        trained = train_lorenz(recipe, seed=seed, folder=run)
+        trained = train_lorenz(setting, seed=seed, options=options, folder=run)
         flow_key, fit_key, *_ = jr.split(jr.key(seed), 4)  # the first fit again, which is finished
-        data = lorenz_trajectories(recipe.paths, key=jr.key(TRAIN_KEY))
-        again = {"config": recipe.fit_config(), "folder": run / "likelihood", "key": fit_key}
-        first = fit(recipe.flow(key=flow_key), data, **again)
+        data = lorenz_trajectories(setting.paths, key=jr.key(TRAIN_KEY))
+        again = {"config": setting.fit_config(), "folder": run / "likelihood", "key": fit_key}
+        first = fit(StochasticFlow(3, **options, key=flow_key), data, **again)
     found = {"arguments": arguments, "seconds": trained.history[-1]["seconds"], **strays(trained.flow)}
     found["nats below the truth"] = {lag: shortfalls(trained.flow, first.flow, lag) for lag in LAGS}
     print(json.dumps(found, indent=1))

@@ -100,7 +100,7 @@ def compile_step(
     params, static = eqx.partition(FlowAndBridge(paper_flow(), bridge), eqx.is_inexact_array)
     nothing = jax.tree.map(lambda _: False, params)
     optim = make_optimiser(config)
-    objective = _Objective(config, sampler.horizon)
+    objective = _Objective(config, sampler.horizon, sampler.horizon)
 
     def chunk(state, data, key):
         loss = lambda params, step, key: objective.loss(eqx.combine(params, static), data, step, key)

@@ -9,7 +9,7 @@ import pytest
 from stochflow.data.lorenz import lorenz_trajectories, random_segments
 from stochflow.experiments import paper
 from stochflow.experiments.lorenz import LorenzSetting
-from stochflow.experiments.missing import MissingSetting, cases
+from stochflow.experiments.missing import MissingSetting, cases, missing_rows
 
 
 def test_every_case_of_the_missing_data_study_is_there():
@@ -28,6 +28,19 @@ def test_every_case_of_the_missing_data_study_is_there():
     for case in found.values():
         data, loss = MissingSetting().fit_configs(case)
         assert (data.consistency, loss.consistency) == (0.0, case.weight)
+
+
+@pytest.mark.parametrize(("reading", "mean"), [("", 2.0), ("_shared_bandwidth", 3.0)])
+def test_the_study_is_a_row_a_case_and_the_floor(reading, mean):
+    row = lambda mean: [{"mean": mean + i, "std": 0.5} for i in range(4)]
+    score = {"case": {"name": "λ = 0", "paper": ((7.9, 0.2), (22.9, 1.8))}, "seconds": 12.3}
+    score |= {"kl": {"1": row(2.0), "0.25": row(0.0)}, "floor": row(-1.0)}
+    score |= {"kl_shared_bandwidth": {"1": row(3.0), "0.25": row(0.0)}, "floor_shared_bandwidth": row(-1.0)}
+    headers, (found, floor) = missing_rows([score], reading=reading)
+    one, far = f"{mean + 1:.2f} ± 0.50", f"{mean + 3:.2f} ± 0.50"
+    assert found == ("λ = 0", "7.9 ± 0.2", "22.9 ± 1.8", one, far, "1.00 ± 0.50", "3.00 ± 0.50", "12")
+    assert floor[3:7] == ("0.00 ± 0.50", "2.00 ± 0.50") * 2
+    assert len(headers) == len(found) == len(floor)
 
 
 def test_the_papers_numbers_have_a_cell_for_each_time():

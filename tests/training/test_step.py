@@ -141,6 +141,10 @@ def test_weight_decay_is_of_matrices_only():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        (
+            {"consistency": 1.0, "one_way": 8, "consistency_growth": 5},
+            "`consistency_growth` must be 0 when `one_way` is set",
+        ),
         ({"steps": 0}, "`steps` must be a positive integer; got 0"),
         ({"steps": 1000, "log_every": 300}, "`log_every` must divide `steps`; got 300, 1000"),
         ({"learning_rate": -1.0}, "`learning_rate` must be positive"),

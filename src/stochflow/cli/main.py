@@ -213,7 +213,10 @@ def lorenz_missing(
         scores.append(study.score_missing(result, known[name], missing, key=jr.key(seed)))
         write_json(path, study.merge_scores(study.read_scores(path), scores))
         if not as_json:
-            _print_table(f"{number + 1} of {len(only or known)} rows", study.missing_rows(scores))
+            _print_table(f"KL, {number + 1} of {len(only or known)} rows", study.missing_rows(scores))
+    if not as_json:
+        other = study.missing_rows(scores, reading="_shared_bandwidth")
+        _print_table("The same with one bandwidth, that of the truth", other)
     if as_json:
         print(json_text(scores))
 

@@ -4,7 +4,8 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
@@ -24,6 +25,12 @@ SHORT_STEPS, SMOOTHING = (0.05, 0.15), 0.56
 TRAIN_KEY = 1
 # Ten folds of a hundred: with fewer the density estimates mean nothing.
 LEAST_KL_SAMPLES = 1000
+
+
+# The paper's flow, and what the transient from t = 0 asks for beyond it: waves of the gap, two more couplings to bend
+# the law along both wings, splines and lenses for starts near the stable manifold of the origin, from which a path may
+# take either, and tails for those that no training path came near.
+FLOW = {"layers": 6, "coupling": "spline", "spline_layers": 4, "octaves": 3, "lenses": 8, "tails": True}
 
 
 def require_at_least(name: str, value: int, least: int) -> None:
@@ -95,10 +102,10 @@ class LorenzSetting:
             taught_steps=12_000,
             taught_paths=8_192,
             kl_repeats=1,
-            reference_pairs=16,
+            reference_pairs=32,
             reference_paths=2048,
-            calibration_pairs=256,
-            consistency_starts=16,
+            calibration_pairs=1024,
+            consistency_starts=32,
         )
 
     def fit_config(self) -> FitConfig:
@@ -113,23 +120,16 @@ class LorenzSetting:
             log_every=math.gcd(1000, self.steps),
         )
 
-    def flow(self, *, key: PRNGKeyArray) -> StochasticFlow:
-        """The paper's flow, and what the transient from t = 0 asks for beyond it: waves of the gap, two more couplings
-        to bend the law along both wings, splines and lenses for starts near the stable manifold of the origin, from
-        which a path may take either, and tails for those that no training path came near."""
-        return StochasticFlow(
-            3, layers=6, coupling="spline", spline_layers=4, octaves=3, lenses=8, tails=True, key=key
-        )
-
 
 def train_lorenz(
     setting: LorenzSetting,
     *,
     seed: int,
+    options: Mapping[str, Any] = FLOW,
     folder: str | os.PathLike | None = None,
     progress: bool | None = None,
 ) -> FitResult:
-    """Fit the flow to the paper's training set, and teach it its long gaps."""
+    """Fit the flow to the paper's training set, and teach it its long gaps. `options` are arguments of the flow."""
     flow_key, *keys = jr.split(jr.key(seed), 4)
     data = lorenz_trajectories(setting.paths, key=jr.key(TRAIN_KEY))
     config = setting.fit_config()
@@ -142,7 +142,7 @@ def train_lorenz(
         horizon=None,
     )
     return fit_and_teach(
-        setting.flow(key=flow_key),
+        StochasticFlow(3, **options, key=flow_key),
         data,
         (config, taught),
         sources=[Source(data, setting.taught_paths, SMOOTHING, setting.contested)],
@@ -204,12 +204,18 @@ def fit_and_teach(
         for i, source in enumerate(sources)
     ]
     both = Trajectories.joined(data, *made)
-    before = first.history[-1] | {"seconds": first.history[-1]["seconds"] + time.monotonic() - begin}
+    between = time.monotonic() - begin
     second = fit(first.flow, both, config=configs[1], folder=taught, progress=progress, key=taught_key)
-    after = lambda row: row | {name: before[name] + row[name] for name in ("step", "seconds")}
-    history = [*first.history, *map(after, second.history)]
+    history = one_history(first, second, between=between)
     if run is not None:
         known = run.read_metrics()  # of a run that was done before: its seconds are the true ones
         history = known if known and known[-1]["step"] == history[-1]["step"] else history
         run.write_metrics(history)
     return dataclasses.replace(second, history=history)
+
+
+def one_history(first: FitResult, second: FitResult, *, between: float = 0.0) -> list[dict[str, Any]]:
+    """The reports of two fits as those of one; `between` are the seconds from one to the other."""
+    before = first.history[-1] | {"seconds": first.history[-1]["seconds"] + between}
+    after = lambda row: row | {name: before[name] + row[name] for name in ("step", "seconds")}
+    return [*first.history, *map(after, second.history)]

@@ -23,6 +23,7 @@ from .lorenz import (
     TRAIN_KEY,
     Source,
     fit_and_teach,
+    one_history,
     require_at_least,
 )
 from .lorenz_scores import kl_tables
@@ -36,8 +37,6 @@ AT = (1, 3)  # of the table's times: t = 0.5 and t = 1
 SMOOTHING_AT_ZERO, SMOOTHING = 0.56, 0.05
 # Starts to draw from where the loss is given some.
 STARTS = 16_384
-# The share of the updates with the paper's loss over which the longest gap of a triplet grows to the horizon.
-GROWING = 0.55
 # Into how many short ones the loss that goes one way cuts a gap: at most .125 each.
 ONE_WAY_STEPS = 8
 
@@ -49,6 +48,9 @@ class MissingSetting:
     - `data_steps`: updates on the data alone, so that the law is at rest when a loss begins.
     - `steps`: then so many updates with the paper's loss; on the data alone too, where its weight is 0.
     - `batch_size`: how many pairs an update.
+    - `growing`: the share of those over which the longest gap that is compared grows from that of the data to the
+        horizon; 0 compares all gaps from the first of them on.
+    - `bridge`: the couplings of the bridge, "spline" or "affine".
     - `one_way_steps`: where the loss goes one way, so many updates with it.
     - `one_way_batch`: of so many triplets each.
     - `taught_steps`: where the law teaches itself, so many updates on the data alone, and as many on both.
@@ -64,6 +66,8 @@ class MissingSetting:
     learning_rate: float = 1e-2
     consistency_batch: int = 256
     consistency_jitter: float = 0.05
+    growing: float = 0.55
+    bridge: str = "spline"
     one_way_steps: int = 36_000
     one_way_batch: int = 256
     taught_steps: int = 24_000
@@ -82,8 +86,11 @@ class MissingSetting:
             raise ValueError(f"`learning_rate` must be positive; got {self.learning_rate}.")
         if not self.consistency_jitter >= 0:
             raise ValueError(f"`consistency_jitter` must be at least 0; got {self.consistency_jitter}.")
-        if not 0 <= self.taught_start_fraction <= 1:
-            raise ValueError(f"`taught_start_fraction` must be in [0, 1]; got {self.taught_start_fraction}.")
+        for name in ("taught_start_fraction", "growing"):
+            if not 0 <= (value := getattr(self, name)) <= 1:
+                raise ValueError(f"`{name}` must be in [0, 1]; got {value}.")
+        if self.bridge not in ("spline", "affine"):
+            raise ValueError(f"`bridge` must be spline or affine; got {self.bridge!r}.")
 
     def data_config(self, steps: int) -> FitConfig:
         """Updates on the data alone."""
@@ -105,7 +112,7 @@ class MissingSetting:
         first = self.data_config(self.data_steps)
         steps = self.one_way_steps if case.one_way else self.steps
         loss = {"consistency_batch": self.consistency_batch, "consistency_warmup": min(2000, steps // 8)}
-        loss |= {"consistency_growth": round(GROWING * steps), "decay": "linear"}
+        loss |= {"consistency_growth": round(self.growing * steps), "decay": "linear"}
         if case.one_way:
             loss = {"consistency_batch": self.one_way_batch, "consistency_warmup": min(500, steps // 8)}
         second = dataclasses.replace(
@@ -202,7 +209,7 @@ def train_missing(
     if case.weight == 0:
         config = setting.data_config(setting.data_steps + setting.steps)
         return fit(flow, data, config=config, folder=folder, progress=progress, key=fit_key)
-    extra = {"bridge": BridgeFlow(3, coupling="spline", key=bridge_key)}
+    extra = {"bridge": BridgeFlow(3, coupling=setting.bridge, key=bridge_key)}
     if case.one_way:
         extra = {"starts": smoothed_starts(from_zero, STARTS, SMOOTHING_AT_ZERO, key=jr.fold_in(fit_key, 1))}
     return _data_then_loss(flow, data, setting.fit_configs(case), extra, folder, progress, fit_key)
@@ -220,9 +227,7 @@ def _data_then_loss(flow, data, configs, extra, folder, progress, key) -> FitRes
     second = fit(
         first.flow, data, config=configs[1], folder=second_folder, progress=progress, key=second_key, **extra
     )
-    before = first.history[-1]
-    after = lambda row: row | {name: before[name] + row[name] for name in ("step", "seconds")}
-    history = first.history + [after(row) for row in second.history]
+    history = one_history(first, second)
     if folder is not None:
         run.write_metrics(history)
     return dataclasses.replace(second, history=history)
@@ -236,15 +241,18 @@ def score_missing(
         warnings.simplefilter(
             "ignore", HorizonWarning
         )  # to go beyond what was seen is the point of the study
-        (kl, floor), _ = kl_tables(result.flow, setting.kl_samples, repeats=setting.kl_repeats, key=key)
+        own, shared = kl_tables(result.flow, setting.kl_samples, repeats=setting.kl_repeats, key=key)
     plain = lambda row: [{"mean": float(e.mean), "std": float(e.std)} for e in row]
+    table = lambda kl: {f"{h:g}": plain(row) for h, row in kl.items()}
     return {
         "case": dataclasses.asdict(case),
         "setting": dataclasses.asdict(setting),
         "seconds": result.history[-1]["seconds"],
         "longest_seen_gap": (SEEN - 1) * FRAME,
-        "kl": {f"{h:g}": plain(row) for h, row in kl.items()},
-        "floor": plain(floor),
+        "kl": table(own.kl),
+        "floor": plain(own.floor),
+        "kl_shared_bandwidth": table(shared.kl),
+        "floor_shared_bandwidth": plain(shared.floor),
     }
 
 
@@ -268,8 +276,13 @@ def merge_scores(kept: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[
     return [rows.pop(name) for name in order] + list(rows.values())
 
 
-def missing_rows(scores: list[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The study as a table: the paper's columns beside ours, one step and in steps of .25."""
+def missing_rows(
+    scores: list[dict[str, Any]], *, reading: str = ""
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The study as a table: the paper's columns beside ours, one step and in steps of .25, and the floor below.
+
+    `reading` is `"_shared_bandwidth"` for the other reading of the protocol, which a few far draws sway less.
+    """
     headers = (
         "",
         "paper, t = .5",
@@ -280,11 +293,11 @@ def missing_rows(scores: list[dict[str, Any]]) -> tuple[tuple[str, ...], list[tu
         "t = 1",
         "seconds",
     )
-    cell = lambda e: f"{e['mean']:.2f} ± {e['std']:.2f}"
+    cells = lambda row: [f"{row[i]['mean']:.2f} ± {row[i]['std']:.2f}" for i in AT]
     rows = []
     for score in scores:
         paper = [f"{m:g} ± {s:g}" for m, s in score["case"]["paper"] or []] or ["–", "–"]
-        one = [cell(score["kl"]["1"][i]) for i in AT]
-        chained = [cell(score["kl"]["0.25"][i]) for i in AT]
+        one, chained = (cells(score[f"kl{reading}"][max_gap]) for max_gap in ("1", "0.25"))
         rows.append((score["case"]["name"], *paper, *one, *chained, f"{score['seconds']:.0f}"))
-    return headers, rows
+    floor = cells(scores[0][f"floor{reading}"])
+    return headers, [*rows, ("floor: two true samples", "", "", *floor, *floor, "")]

@@ -171,6 +171,10 @@ class FitConfig(RunConfig):
         self._require_all(("horizon",), _is_positive_or_none, "positive, or None")
         self._require_all(("start_fraction",), lambda v: 0 <= v <= 1, "in [0, 1]")
         self._require_known(pairs=SCHEMES)
+        if self.one_way and self.consistency_growth:
+            raise ValueError(
+                "`consistency_growth` must be 0 when `one_way` is set: its short steps are known from the start."
+            )
 
 
 SKIP_SCHEMES = ("uniform", "log", "lag")

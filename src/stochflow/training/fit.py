@@ -208,7 +208,7 @@ class _Objective:
 
     config: FitConfig
     horizon: float
-    known: float | None = None
+    known: float
 
     def loss(self, model, source, step, key):
         start = self.config.consistency_start
@@ -264,7 +264,7 @@ class _Objective:
 
     def _reach(self, step):
         """The longest gap of a triplet."""
-        if self.config.consistency_growth == 0 or self.known is None:
+        if self.config.consistency_growth == 0:
             return self.horizon
         grown = (step - self.config.consistency_start) / self.config.consistency_growth
         least = min(self.known, self.horizon)
