@@ -117,6 +117,11 @@ def test_bad_times_are_refused(times, message, getkey):
 def test_a_bad_max_gap_is_refused(getkey):
     with pytest.raises(ValueError, match="`max_gap` must be positive; got -1"):
         rollout(OU, jnp.zeros(1), TIMES, max_gap=-1.0, key=getkey())
+    for go, *when in [(rollout, TIMES), (forecast, 0.0, TIMES)]:
+        with pytest.raises(
+            ValueError, match=r"`max_gap` of 1e-09 would take .* steps, .*; choose a longer one"
+        ):
+            go(OU, jnp.zeros(1), *when, max_gap=1e-9, key=getkey())
 
 
 def test_traced_times_are_refused_with_the_way_out(getkey):

@@ -6,7 +6,7 @@ import pytest
 
 from stochflow import StochasticFlow
 from stochflow.data import Trajectories
-from stochflow.inference import simulate
+from stochflow.inference import series_starts, simulate
 from stochflow.laws import GeometricBrownianMotion, OrnsteinUhlenbeck, Standardised
 
 OU = OrnsteinUhlenbeck(jnp.array([1.0]), jnp.array([0.5]), jnp.array([0.8]))
@@ -82,6 +82,33 @@ def test_contested_starts_are_those_from_which_paths_part(getkey):
         chosen = ends[made.values[:, 0, 0] == start]
         assert abs(chosen.mean() + 0.3**2 / 2) < 4 * 0.3 / np.sqrt(len(chosen))
         assert abs(chosen.var() / 0.3**2 - 1) < 4 * np.sqrt(2 / len(chosen))
+
+
+def test_starts_alone_are_chosen_as_those_of_series_are(getkey):
+    law = GeometricBrownianMotion(jnp.zeros(1), jnp.array([0.3]))
+    data = _data([1.0] * 9 + [10.0])
+    share = lambda **options: (
+        series_starts(law, data, 4000, span=1.0, step=0.5, key=getkey(), **options) == 10.0
+    ).mean()
+    assert share() == pytest.approx(0.1, abs=4 * 0.3 / np.sqrt(4000))
+    assert 0.25 < share(contested=1.0) < 0.4
+    spread = series_starts(law, data, 4000, span=1.0, step=0.5, smoothing=0.5, key=getkey())
+    assert len(np.unique(spread)) == 4000
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"contested": -0.1}, r"`contested` must lie in \[0, 1\]; got -0.1"),
+        ({"step": 2.0}, "`step` must be positive and no longer than `span`; got 2.0 and 1.0"),
+        ({"step": 0.0}, "`step` must be positive"),
+        ({"number": 0}, "`number` must be at least 1; got 0"),
+    ],
+)
+def test_wrong_arguments_of_starts_are_refused(wrong, message, getkey):
+    arguments = {"number": 3, "span": 1.0, "step": 0.2} | wrong
+    with pytest.raises(ValueError, match=message):
+        series_starts(OU, _data([1.0, 2.0]), key=getkey(), **arguments)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
+from mpl_toolkits.mplot3d.art3d import Line3DCollection
 
 from stochflow.distillation import Comparison, GapComparison
 from stochflow.metrics import ConsistencyBound, ConsistencyError
@@ -63,6 +64,11 @@ SINGLE = {
 }
 MANY = {
     "trajectories": (2, "3d", lambda axes: trajectories_side_by_side(PATHS, PATHS, times=TIMES, axes=axes)),
+    "trajectories and points": (
+        3,
+        "3d",
+        lambda axes: trajectories_side_by_side(PATHS, PATHS, PATHS, axes=axes),
+    ),
     "slices": (4, None, lambda axes: density_slices(CLOUDS, 2 * CLOUDS, times=(0.5, 1), axes=axes)),
     "fan": (3, None, lambda axes: fan_chart(TIMES, PATHS, PATHS[0], axes=axes)),
     "fan without truth": (3, None, lambda axes: fan_chart(TIMES, PATHS, names="xyz", axes=axes)),
@@ -99,15 +105,23 @@ def test_panels_draw_on_new_and_on_given_axes(count, projection, draw):
 
 
 def test_both_sides_have_the_same_limits_and_view():
-    left, right = trajectories_side_by_side(PATHS, 3 * PATHS)
-    for get in ("get_xlim", "get_ylim", "get_zlim"):
-        assert getattr(left, get)() == getattr(right, get)()
-    assert (left.elev, left.azim) == (right.elev, right.azim)
+    left, *others = trajectories_side_by_side(PATHS, 3 * PATHS, 2 * PATHS)
+    for right in others:
+        for get in ("get_xlim", "get_ylim", "get_zlim"):
+            assert getattr(left, get)() == getattr(right, get)()
+        assert (left.elev, left.azim) == (right.elev, right.azim)
 
 
 def test_at_most_sixty_four_paths_are_shown():
     left, _ = trajectories_side_by_side(PATHS, PATHS)
     assert len(left.collections[0].get_array()) == 64 * 10
+
+
+def test_points_have_no_lines_between_them():
+    paths, points = trajectories_side_by_side(PATHS, PATHS, PATHS)[1:]
+    assert any(isinstance(found, Line3DCollection) for found in paths.collections)
+    assert not any(isinstance(found, Line3DCollection) for found in points.collections)
+    assert len(points.collections[0].get_offsets()) == 64 * PATHS.shape[1]
 
 
 def test_settings_are_left_as_they_were_and_pyplot_is_not_asked():

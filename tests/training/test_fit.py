@@ -172,6 +172,8 @@ def test_what_does_not_fit_together_is_refused(make, message, getkey):
         ),
         (lambda: dict(validation=np.zeros((3, 4, 2))), "`validation` must be `Trajectories`"),
         (lambda: dict(config=None), "`config` must be a `FitConfig`.*got NoneType"),
+        (lambda: dict(flow="flow"), "`flow` must be a transition law, such as .*; got str"),
+        (lambda: dict(bridge="bridge"), "`bridge` must be a bridge, such as .*; got str"),
         (
             lambda: dict(config=FitConfig(horizon=0.01)),
             r"within the horizon of 0.01: the shortest gap is 0\.5",
@@ -183,9 +185,10 @@ def test_what_does_not_fit_together_is_refused(make, message, getkey):
     ],
 )
 def test_what_is_expected_is_said_in_the_users_words(make, message, getkey, as_users_have_it):
-    arguments = {"trajectories": _walk(), "config": FitConfig(**QUICK)} | make()
+    flow = StochasticFlow(2, width=8, layers=1, key=getkey())
+    arguments = {"flow": flow, "trajectories": _walk(), "config": FitConfig(**QUICK)} | make()
     with pytest.raises(ValueError, match=message):
-        fit(StochasticFlow(2, width=8, layers=1, key=getkey()), key=getkey(), **arguments)
+        fit(key=getkey(), **arguments)
 
 
 def test_a_horizon_beyond_the_data_is_cut_with_a_warning(getkey):

@@ -140,14 +140,16 @@ def scores_json(scores: LorenzScores, setting: LorenzSetting, extra: dict[str, A
 def draw_figures(law: Standardised, scores: LorenzScores, history: list[dict[str, Any]], *, seed: int):
     """Each figure of the report, by name, with its caption."""
     times = lorenz_times()
-    path_key, one_key, walk_key, fan_key = jr.split(jr.fold_in(jr.key(seed), 2), 4)
+    figures_key = jr.fold_in(jr.key(seed), 2)
+    path_key, one_key, walk_key, fan_key = jr.split(figures_key, 4)
     truth = lorenz_paths(64, key=jr.key(TEST_KEY))
     one_step = _draws(law, truth[:, 0], times, key=one_key)
     trajectories = plots.trajectories_side_by_side(
         np.asarray(truth),
+        np.asarray(_paths(law, truth[:, 0], times, key=jr.fold_in(figures_key, 1))),
         np.asarray(one_step),
         times=times,
-        titles=("truth: a solver, 800 steps a path", "flow: one step a point"),
+        titles=("truth: a solver, 800 steps a path", "flow: 40 steps a path", "flow: one step a point"),
     )
     many = lorenz_paths(2048, key=path_key)
     slices = plots.density_slices(
@@ -169,7 +171,8 @@ def draw_figures(law: Standardised, scores: LorenzScores, history: list[dict[str
     return {
         "trajectories": (
             trajectories,
-            "64 paths from the same starts. Right: each point is one step from its start, one noise vector a path.",
+            "64 paths from the same starts: simulated, drawn from frame to frame, and every point drawn in one step "
+            "from its start. Nothing asks points of the last kind to follow one another, so no line joins them.",
         ),
         "densities": (
             slices,

@@ -14,10 +14,11 @@ from jaxtyping import PRNGKeyArray
 
 from ..data.lorenz import FRAME, lorenz_trajectories, random_segments
 from ..flows import BridgeFlow, StochasticFlow
-from ..inference import smoothed_starts
+from ..inference import series_starts
 from ..laws import HorizonWarning
 from ..training import FitConfig, FitResult, RunFolder, fit
 from .lorenz import (
+    FLOW,
     HORIZON,
     LEAST_KL_SAMPLES,
     TRAIN_KEY,
@@ -39,6 +40,8 @@ SMOOTHING_AT_ZERO, SMOOTHING = 0.56, 0.05
 STARTS = 16_384
 # Into how many short ones the loss that goes one way cuts a gap: at most .125 each.
 ONE_WAY_STEPS = 8
+# What the rows of the paper are trained with; those that reach the floor in one step need all of `FLOW`.
+SMALL_FLOW = {"coupling": "spline", "octaves": 3, "tails": True}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +54,10 @@ class MissingSetting:
     - `growing`: the share of those over which the longest gap that is compared grows from that of the data to the
         horizon; 0 compares all gaps from the first of them on.
     - `bridge`: the couplings of the bridge, "spline" or "affine".
-    - `one_way_steps`: where the loss goes one way, so many updates with it.
+    - `one_way_data_steps`: where the loss goes one way, so many updates on the data alone.
+    - `one_way_steps`: then so many with the loss, at the whole rate.
     - `one_way_batch`: of so many triplets each.
+    - `contested`: the share of the starts that these are given at t = 0 which lies where paths part.
     - `taught_steps`: where the law teaches itself, so many updates on the data alone, and as many on both.
     - `taught_paths`: series that the law then makes, half of them from starts at t = 0.
     - `taught_start_fraction`: the share of pairs that start at the first row of a series, when the law teaches itself.
@@ -68,8 +73,10 @@ class MissingSetting:
     consistency_jitter: float = 0.05
     growing: float = 0.55
     bridge: str = "spline"
-    one_way_steps: int = 36_000
+    one_way_data_steps: int = 12_000
+    one_way_steps: int = 24_000
     one_way_batch: int = 256
+    contested: float = 0.5
     taught_steps: int = 24_000
     taught_paths: int = 16_384
     taught_start_fraction: float = 0.4
@@ -86,7 +93,7 @@ class MissingSetting:
             raise ValueError(f"`learning_rate` must be positive; got {self.learning_rate}.")
         if not self.consistency_jitter >= 0:
             raise ValueError(f"`consistency_jitter` must be at least 0; got {self.consistency_jitter}.")
-        for name in ("taught_start_fraction", "growing"):
+        for name in ("taught_start_fraction", "growing", "contested"):
             if not 0 <= (value := getattr(self, name)) <= 1:
                 raise ValueError(f"`{name}` must be in [0, 1]; got {value}.")
         if self.bridge not in ("spline", "affine"):
@@ -104,21 +111,25 @@ class MissingSetting:
         )
 
     def fit_configs(self, case: "Case") -> tuple[FitConfig, FitConfig]:
-        """The data alone, and then the loss of a case at half the rate.
+        """The data alone, and then the loss of a case.
 
         With the paper's loss the gaps that are compared grow from those of the data to the horizon for somewhat more
         than half of the steps: begun at once, a third and more of the updates are not finite, and the law is spoilt.
         """
-        first = self.data_config(self.data_steps)
-        steps = self.one_way_steps if case.one_way else self.steps
-        loss = {"consistency_batch": self.consistency_batch, "consistency_warmup": min(2000, steps // 8)}
-        loss |= {"consistency_growth": round(self.growing * steps), "decay": "linear"}
         if case.one_way:
-            loss = {"consistency_batch": self.one_way_batch, "consistency_warmup": min(500, steps // 8)}
+            first, steps = self.data_config(self.one_way_data_steps), self.one_way_steps
+            loss: dict[str, Any] = {
+                "consistency_batch": self.one_way_batch,
+                "consistency_warmup": min(500, steps // 8),
+            }
+        else:
+            first, steps = self.data_config(self.data_steps), self.steps
+            loss = {"consistency_batch": self.consistency_batch, "consistency_warmup": min(2000, steps // 8)}
+            loss |= {"consistency_growth": round(self.growing * steps), "decay": "linear"}
+            loss |= {"learning_rate": self.learning_rate / 2}
         second = dataclasses.replace(
             first,
             steps=steps,
-            learning_rate=self.learning_rate / 2,
             consistency=case.weight,
             one_to_two=float(case.one_to_two),
             two_to_one=float(case.two_to_one),
@@ -138,7 +149,7 @@ class Case:
     `taught` replaces the loss: half of the steps are taken on the data alone and half on the data and on series that
     the law has simulated in short steps, half of them from starts at t = 0. `one_way` keeps the loss, but long gaps
     learn from so many short ones and not the other way round, and half of the triplets begin where the segments that
-    start at t = 0 do, which is one row in 450 of the data.
+    start at t = 0 do, which is one row in 450 of the data. There paths part, and that takes all of `FLOW`.
     """
 
     name: str
@@ -189,7 +200,7 @@ def train_missing(
     """Fit to segments; beyond their length only the consistency loss teaches."""
     flow_key, bridge_key, fit_key = jr.split(jr.key(seed), 3)
     data = random_segments(lorenz_trajectories(1024, key=jr.key(TRAIN_KEY)), SEEN, seed=SEGMENT_SEED)
-    flow = StochasticFlow(3, coupling="spline", octaves=3, tails=True, key=flow_key)
+    flow = StochasticFlow(3, **(FLOW if case.one_way else SMALL_FLOW), key=flow_key)
     from_zero = data.select(np.flatnonzero(data.origins == 0))
     if case.taught:
         half = setting.data_config(setting.taught_steps)
@@ -209,14 +220,20 @@ def train_missing(
     if case.weight == 0:
         config = setting.data_config(setting.data_steps + setting.steps)
         return fit(flow, data, config=config, folder=folder, progress=progress, key=fit_key)
-    extra = {"bridge": BridgeFlow(3, coupling=setting.bridge, key=bridge_key)}
-    if case.one_way:
-        extra = {"starts": smoothed_starts(from_zero, STARTS, SMOOTHING_AT_ZERO, key=jr.fold_in(fit_key, 1))}
+
+    def extra(law):
+        if not case.one_way:
+            return {"bridge": BridgeFlow(3, coupling=setting.bridge, key=bridge_key)}
+        where = {"span": HORIZON, "step": HORIZON / case.one_way, "contested": setting.contested}
+        spread = {"smoothing": SMOOTHING_AT_ZERO, "key": jr.fold_in(fit_key, 1)}
+        return {"starts": series_starts(law, from_zero, STARTS, **where, **spread)}
+
     return _data_then_loss(flow, data, setting.fit_configs(case), extra, folder, progress, fit_key)
 
 
 def _data_then_loss(flow, data, configs, extra, folder, progress, key) -> FitResult:
-    """The short gaps first, until they are at rest; then the long ones learn from them."""
+    """The short gaps first, until they are at rest; then the long ones learn from them, with what `extra` makes of the
+    law."""
     first_key, second_key = jr.fold_in(key, 2), jr.fold_in(key, 3)
     first_folder = second_folder = None
     if folder is not None:
@@ -224,9 +241,8 @@ def _data_then_loss(flow, data, configs, extra, folder, progress, key) -> FitRes
         run = RunFolder.create(folder, stages)
         first_folder, second_folder = run.path / "data", run.path / "loss"
     first = fit(flow, data, config=configs[0], folder=first_folder, progress=progress, key=first_key)
-    second = fit(
-        first.flow, data, config=configs[1], folder=second_folder, progress=progress, key=second_key, **extra
-    )
+    loss = {"config": configs[1], "folder": second_folder, "progress": progress, "key": second_key}
+    second = fit(first.flow, data, **loss, **extra(first.flow))
     history = one_history(first, second)
     if folder is not None:
         run.write_metrics(history)

@@ -23,4 +23,4 @@ from .linear_gaussian import (
 from .readout import DriftAndDiffusion as DriftAndDiffusion, drift_and_diffusion as drift_and_diffusion
 from .rollout import forecast as forecast, interpolate as interpolate, rollout as rollout
 from .sampler import CPU_OPTIONS as CPU_OPTIONS, Sampler as Sampler, make_sampler as make_sampler
-from .series import simulate as simulate, smoothed_starts as smoothed_starts
+from .series import series_starts as series_starts, simulate as simulate

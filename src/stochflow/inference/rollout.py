@@ -20,6 +20,8 @@ from ..laws import (
 
 # A gap that rounding changes by more than this share of itself is not the one that was asked for.
 LARGEST_CHANGE = 0.1
+# In steps of less than that a law is no longer what one wants.
+MOST_STEPS = 10_000_000
 
 
 class _Plan(NamedTuple):
@@ -175,7 +177,13 @@ def _steps(gaps, max_gap):
         return np.ones(np.shape(gaps), int)
     if not max_gap > 0:
         raise ValueError(f"`max_gap` must be positive; got {max_gap}.")
-    return np.maximum(1, np.ceil(np.asarray(gaps) / max_gap - 1e-6)).astype(int)
+    number = np.maximum(1, np.ceil(np.asarray(gaps, float) / max_gap - 1e-6))
+    if number.sum() > MOST_STEPS:
+        raise ValueError(
+            f"`max_gap` of {max_gap:g} would take {number.sum():.3g} steps, and at most {MOST_STEPS:,} are taken; "
+            "choose a longer one."
+        )
+    return number.astype(int)
 
 
 def _plan(times: np.ndarray, max_gap: float | None) -> _Plan:

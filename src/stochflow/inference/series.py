@@ -53,19 +53,13 @@ def simulate(
         raise ValueError(f"`steps` must satisfy 0 < shortest ≤ longest ≤ span; got {steps} and {span}.")
     if number < 1:
         raise ValueError(f"`number` must be at least 1; got {number}.")
-    if not 0 <= contested <= 1:
-        raise ValueError(f"`contested` must lie in [0, 1]; got {contested}.")
+    _check_share(contested)
     pick_key, kernel_key, time_key, noise_key = jr.split(key, 4)
     pool = _residuals(law, like, low, high) if residuals else None
-    hard = round(contested * number)
-    starts, covariates = _starts(like, number - hard + CANDIDATES * hard, smoothing, pick_key, kernel_key)
-    if hard:
-        kept = np.arange(number - hard)
-        tried = np.arange(number - hard, len(starts))
-        apart = _parting(law, starts, covariates, tried, pool, span, high, jr.fold_in(noise_key, 1))
-        order = _in_proportion(apart, hard, jr.fold_in(pick_key, 1))
-        rows = np.concatenate([kept, tried[order]])
-        starts, covariates = starts[rows], None if covariates is None else covariates[rows]
+    parting_key = jr.fold_in(noise_key, 1)
+    starts, covariates = _mixed_starts(
+        law, like, number, smoothing, contested, pool, span, high, (pick_key, kernel_key, parting_key)
+    )
     times = _random_times(number, span, low, high, time_key)
     values = _paths(law, starts, times, covariates, pool, noise_key)
     values = np.where(
@@ -80,11 +74,47 @@ def simulate(
     )
 
 
-def smoothed_starts(
-    like: Trajectories, number: int, smoothing: float, *, key: PRNGKeyArray
+def series_starts(
+    law: AbstractTransition,
+    like: Trajectories,
+    number: int,
+    *,
+    span: float,
+    step: float,
+    smoothing: float = 0.0,
+    contested: float = 0.0,
+    key: PRNGKeyArray,
 ) -> Float[np.ndarray, "number dim"]:
-    """First complete rows of `like`, drawn with replacement and spread as `simulate` does."""
-    return _starts(like, number, smoothing, *jr.split(key))[0]
+    """The starts that [`simulate`][stochflow.inference.simulate] would give its series, alone.
+
+    First complete rows of `like`, drawn with replacement and spread by `smoothing`; a share of them, `contested`, where
+    paths of `law` over `span`, in steps of at most `step`, part.
+    """
+    if number < 1:
+        raise ValueError(f"`number` must be at least 1; got {number}.")
+    _check_share(contested)
+    if not 0 < step <= span:
+        raise ValueError(f"`step` must be positive and no longer than `span`; got {step} and {span}.")
+    return _mixed_starts(law, like, number, smoothing, contested, None, span, step, jr.split(key, 3))[0]
+
+
+def _check_share(contested):
+    if not 0 <= contested <= 1:
+        raise ValueError(f"`contested` must lie in [0, 1]; got {contested}.")
+
+
+def _mixed_starts(law, like, number, smoothing, contested, pool, span, longest, keys):
+    """Spread starts, a share of them where paths part, and the covariates that they came with."""
+    pick_key, kernel_key, parting_key = keys
+    hard = round(contested * number)
+    starts, covariates = _starts(like, number - hard + CANDIDATES * hard, smoothing, pick_key, kernel_key)
+    if not hard:
+        return starts, covariates
+    kept, tried = np.arange(number - hard), np.arange(number - hard, len(starts))
+    apart = _parting(law, starts, covariates, tried, pool, span, longest, parting_key)
+    order = _in_proportion(apart, hard, jr.fold_in(pick_key, 1))
+    rows = np.concatenate([kept, tried[order]])
+    return starts[rows], None if covariates is None else covariates[rows]
 
 
 def _starts(like, number, smoothing, pick_key, kernel_key):

@@ -29,25 +29,34 @@ PIXELS = 140  # of the grid on which an outline is traced, each way
 def trajectories_side_by_side(
     truth: Float[AnyArray, "n times 3"],
     model: Float[AnyArray, "m times 3"],
+    points: Float[AnyArray, "k times 3"] | None = None,
     *,
     times: Real[AnyArray, " times"] | None = None,
-    titles: Sequence[str] = ("Ground truth", "Flow, one step"),
+    titles: Sequence[str] = ("Ground truth", "Flow", "Flow, one step a point"),
     view: tuple[float, float] = (18.0, -58.0),
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Up to 64 paths in space, coloured by time; both panels have the same limits and the same view."""
-    sets = [np.asarray(paths)[:SHOWN] for paths in (truth, model)]
-    axes = panels(axes, 2, lambda: figure(1, 2, size=(4.4, 3.8), projection="3d"))
+    """Up to 64 paths in space, coloured by time; all panels have the same limits and the same view.
+
+    `points`, if given, have a third panel and no lines between them: draws that do not follow one another.
+    """
+    sets = [np.asarray(paths)[:SHOWN] for paths in (truth, model, points) if paths is not None]
+    axes = panels(axes, len(sets), lambda: figure(1, len(sets), size=(4.4, 3.8), projection="3d"))
     times = np.arange(sets[0].shape[1]) if times is None else np.asarray(times)
     low, high = (edge(sets[0], axis=(0, 1)) for edge in (np.min, np.max))
-    for ax, paths, title in zip(list[Any](axes), sets, titles):
-        lines = _space_lines(paths, times)
-        ax.add_collection3d(lines, autolim=False)
-        ax.scatter(*paths[:, 0].T, s=4, color=TIME(0.0), depthshade=False, linewidths=0, rasterized=True)
+    lines = [_space_lines(paths, times) for paths in sets[:2]]
+    dots = {"depthshade": False, "linewidths": 0, "rasterized": True}
+    for i, (ax, paths, title) in enumerate(zip(list[Any](axes), sets, titles)):
+        if i < len(lines):
+            ax.add_collection3d(lines[i], autolim=False)
+        else:
+            colours = TIME(np.tile((times - times[0]) / np.ptp(times), len(paths)))
+            ax.scatter(*paths.reshape(-1, 3).T, s=3, c=colours, alpha=0.75, **dots)
+        ax.scatter(*paths[:, 0].T, s=4, color=TIME(0.0), **dots)
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
         ax.set_title(title, y=0.98, pad=0)
         _clean_space(ax, view)
-    bar = axes[0].figure.colorbar(lines, ax=axes, shrink=0.55, aspect=28, pad=0.02, label="time")
+    bar = axes[0].figure.colorbar(lines[0], ax=axes, shrink=0.55, aspect=28, pad=0.02, label="time")
     bar.outline.set_visible(False)
     return axes
 

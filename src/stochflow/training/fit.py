@@ -292,7 +292,7 @@ def _replace_half(x_s, starts, key):
 
 
 def _check(flow, data, bridge, config, validation):
-    _check_kinds(data, config, validation)
+    _check_kinds(flow, data, bridge, config, validation)
     if flow.dim != data.dim:
         raise ValueError(f"`flow` has dim {flow.dim} but the trajectories have {data.dim} channels.")
     if config.consistency > 0 and bridge is None and not config.one_way:
@@ -314,7 +314,15 @@ def _check(flow, data, bridge, config, validation):
         raise ValueError("`validation` must be given when `config.patience` is set.")
 
 
-def _check_kinds(data, config, validation):
+def _check_kinds(flow, data, bridge, config, validation):
+    if not isinstance(flow, AbstractTransition):
+        raise ValueError(
+            f"`flow` must be a transition law, such as `StochasticFlow(dim, key=key)`; got {type(flow).__name__}."
+        )
+    if bridge is not None and not isinstance(bridge, AbstractBridge):
+        raise ValueError(
+            f"`bridge` must be a bridge, such as `BridgeFlow(dim, key=key)`; got {type(bridge).__name__}."
+        )
     for name, given in (("trajectories", data), ("validation", validation)):
         if not isinstance(given, Trajectories) and not (name == "validation" and given is None):
             raise ValueError(
