@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from stochflow.experiments.mocap import CHANNELS, FRAME, STATE, paper_model
+from stochflow.flows.nets import with_padded_widths
 from stochflow.inference import forecast
 from stochflow.metrics import interleave
 
@@ -67,9 +68,10 @@ def walk(sde: MocapLatentSDE, x0: Float[Array, "batch dim"], frames: int, key: P
 def leap(model, x0: Float[Array, "batch dim"], frames: int, key: PRNGKeyArray) -> Array:
     """Every frame in one step from the start, decoded."""
     grid = FRAME * np.arange(1, frames + 1)
+    transition = with_padded_widths(model.transition)  # as `forecast_latent` does
 
     def one(x, key):
-        states = forecast(model.transition, x, 0.0, grid, key=key)
+        states = forecast(transition, x, 0.0, grid, key=key)
         return jax.vmap(model.emission.mean)(states)
 
     return jax.vmap(one)(x0, jr.split(key, len(x0)))

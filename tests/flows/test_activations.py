@@ -1,8 +1,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from stochflow.flows.activations import sigmoid, silu
+from stochflow.flows.activations import sigmoid, silu, softplus
 
 
 def test_the_sigmoid_is_within_two_parts_in_ten_million():
@@ -22,10 +23,24 @@ def test_extreme_inputs_saturate_and_nan_stays_nan():
     assert np.isnan(found[2])
 
 
-def test_double_precision_is_exact_and_gradients_agree():
+def test_softplus_is_within_two_parts_in_ten_million():
+    x = jnp.linspace(-80.0, 200.0, 400_001, dtype=jnp.float32)
+    truth = np.logaddexp(0, np.asarray(x, np.float64))
+    found = np.asarray(jax.jit(softplus)(x))
+    assert found.dtype == jnp.float32
+    assert (np.abs(found - truth) < 2e-7 * np.maximum(1, truth)).all()
+    assert np.abs(found / truth - 1).max() < 1e-5
+    ends = jax.jit(softplus)(jnp.array([jnp.inf, -jnp.inf, jnp.nan], jnp.float32))
+    assert ends[0] == jnp.inf
+    assert ends[1] < 1e-37
+    assert np.isnan(ends[2])
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(silu, jax.nn.silu), (softplus, jax.nn.softplus)])
+def test_double_precision_is_exact_and_gradients_agree(ours, theirs):
     x = np.linspace(-20, 20, 101)
-    assert np.array_equal(silu(jnp.asarray(x)), jax.nn.silu(jnp.asarray(x)))
+    assert np.array_equal(ours(jnp.asarray(x)), theirs(jnp.asarray(x)))
     for dtype, tolerance in [(jnp.float32, 1e-6), (jnp.float64, 1e-14)]:
-        ours, theirs = (jax.jit(jax.vmap(jax.grad(f)))(jnp.asarray(x, dtype)) for f in (silu, jax.nn.silu))
-        assert ours.dtype == dtype
-        np.testing.assert_allclose(ours, theirs, atol=tolerance)
+        slopes = [jax.jit(jax.vmap(jax.grad(f)))(jnp.asarray(x, dtype)) for f in (ours, theirs)]
+        assert slopes[0].dtype == dtype
+        np.testing.assert_allclose(*slopes, atol=tolerance)

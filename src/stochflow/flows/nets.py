@@ -42,17 +42,23 @@ class MLP(eqx.Module):
         return (x if x.shape[0] == number else x[:number]) + self.biases[-1]
 
 
-def with_padded_outputs(tree: PyTree) -> PyTree:
-    """The same networks with columns of zeros added to their last layers, up to whole vector registers.
+def with_padded_widths(tree: PyTree) -> PyTree:
+    """The same networks with columns of zeros added to their layers, up to whole vector registers.
 
     For sampling alone: the numbers are the same up to rounding and come a little faster, but what is trained or saved
     should have no idle weights.
     """
 
     def pad(net: MLP) -> MLP:
-        idle = -net.biases[-1].shape[0] % LANES
-        last = jnp.pad(net.weights[-1], ((0, 0), (0, idle)))
-        return eqx.tree_at(lambda net: net.weights[-1], net, last)
+        idle = [-bias.shape[0] % LANES for bias in net.biases]
+        # What the idle columns of a layer give is silu(0) = 0, and the rows that they meet in the next are zeros too.
+        weights = [
+            jnp.pad(weight, ((0, above), (0, own)))
+            for weight, above, own in zip(net.weights, [0, *idle[:-1]], idle, strict=True)
+        ]
+        biases = [jnp.pad(bias, (0, own)) for bias, own in zip(net.biases[:-1], idle[:-1], strict=True)]
+        padded = tuple(weights), (*biases, net.biases[-1])
+        return eqx.tree_at(lambda net: (net.weights, net.biases), net, padded)
 
     is_net = lambda node: isinstance(node, MLP)
     return jax.tree.map(lambda node: pad(node) if is_net(node) else node, tree, is_leaf=is_net)

@@ -9,6 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..flows.nets import with_padded_widths
 from ..latent import ObservedFlow, Series
 from ..laws import warn_beyond_horizon
 from ..objectives import elbo_terms
@@ -102,6 +103,7 @@ def forecast_latent(
 @eqx.filter_jit
 def _draw(flow, series, start, grid, max_gap, joint, samples, key):
     model, units = flow.model, flow.units
+    transition = with_padded_widths(model.transition)
     marginals = model.posterior.marginals(series)
     mean, std = marginals.mean[-1], marginals.std[-1]
     u = None if series.u is None else series.u[-1]
@@ -111,11 +113,9 @@ def _draw(flow, series, start, grid, max_gap, joint, samples, key):
         x = mean + std * jr.normal(start_key, mean.shape, mean.dtype)
         if joint:
             times = np.concatenate([[start], grid])
-            states = rollout(model.transition, x, times, max_gap=max_gap, u=u, key=move_key)[1:]
+            states = rollout(transition, x, times, max_gap=max_gap, u=u, key=move_key)[1:]
         else:
-            states = forecast(
-                model.transition, x, start, np.asarray(grid), max_gap=max_gap, u=u, key=move_key
-            )
+            states = forecast(transition, x, start, np.asarray(grid), max_gap=max_gap, u=u, key=move_key)
         means = jax.vmap(model.emission.mean)(states)
         values = jax.vmap(lambda x, k: model.emission.sample(x, key=k))(
             states, jr.split(noise_key, len(grid))

@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
-from ..flows.nets import with_padded_outputs
+from ..flows.nets import with_padded_widths
 from ..laws import AbstractTransition, horizon_of, times_in_order, warn_beyond_horizon
 
 # Medians on two busy cores, the paper's Lorenz flow, 10⁴ rows: 16.9 ms in chunks of 512, 15.1 of 1024, 13.4
@@ -30,7 +30,7 @@ class Sampler:
         self.law = law
         self.chunk = chunk
         self._pool = ThreadPoolExecutor(workers) if workers > 1 else None
-        fast = with_padded_outputs(law)
+        fast = with_padded_widths(law)
 
         def draw(key, first, x_s, s, t, u):
             rows = first + jnp.arange(x_s.shape[0])

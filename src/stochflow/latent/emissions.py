@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar
 
+from ..flows.activations import softplus
+
 LOG_2PI = 1.8378770664093453
 # No observation is more exact than this, in standard deviations of its channel.
 LEAST_STD = 1e-3
@@ -65,7 +67,7 @@ class GaussianEmission(AbstractEmission):
         if not initial_std > LEAST_STD:
             raise ValueError(f"`initial_std` must be greater than {LEAST_STD:g}; got {initial_std}.")
         heads = 2 if std == "state" else 1
-        self.net = eqx.nn.MLP(dim, heads * channels, width, depth, jax.nn.softplus, key=key)
+        self.net = eqx.nn.MLP(dim, heads * channels, width, depth, softplus, key=key)
         learnt = {"fixed": 0, "shared": 1, "channel": channels, "state": 0}[std]
         self.raw_std = jnp.full(learnt, jnp.log(jnp.expm1(initial_std - LEAST_STD)), jnp.result_type(float))
         self.dim = dim
@@ -119,7 +121,7 @@ class StudentTEmission(AbstractEmission):
             raise ValueError(f"`degrees` must be greater than 1, or there is no mean; got {degrees}.")
         if not initial_scale > LEAST_STD:
             raise ValueError(f"`initial_scale` must be greater than {LEAST_STD:g}; got {initial_scale}.")
-        self.net = eqx.nn.MLP(dim, channels, width, depth, jax.nn.softplus, key=key)
+        self.net = eqx.nn.MLP(dim, channels, width, depth, softplus, key=key)
         self.raw_scale = jnp.full(
             channels, jnp.log(jnp.expm1(initial_scale - LEAST_STD)), jnp.result_type(float)
         )
@@ -154,7 +156,7 @@ class BernoulliEmission(AbstractEmission):
     channels: int = eqx.field(static=True)
 
     def __init__(self, dim: int, channels: int, *, width: int = 30, depth: int = 2, key: PRNGKeyArray):
-        self.net = eqx.nn.MLP(dim, channels, width, depth, jax.nn.softplus, key=key)
+        self.net = eqx.nn.MLP(dim, channels, width, depth, softplus, key=key)
         self.dim = dim
         self.channels = channels
 
@@ -179,7 +181,7 @@ class PoissonEmission(AbstractEmission):
     channels: int = eqx.field(static=True)
 
     def __init__(self, dim: int, channels: int, *, width: int = 30, depth: int = 2, key: PRNGKeyArray):
-        self.net = eqx.nn.MLP(dim, channels, width, depth, jax.nn.softplus, key=key)
+        self.net = eqx.nn.MLP(dim, channels, width, depth, softplus, key=key)
         self.dim = dim
         self.channels = channels
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..flows.activations import softplus
 from .series import Series
 
 # No posterior is surer than this, in standard deviations of the state: a floor for the logarithm.
@@ -82,7 +83,7 @@ class WindowPosterior(AbstractPosterior):
         if window < 1:
             raise ValueError(f"`window` must be at least 1; got {window}.")
         size = window * channels * (2 if mask_input else 1)
-        self.net = eqx.nn.MLP(size, 2 * dim, width, depth, jax.nn.softplus, key=key)
+        self.net = eqx.nn.MLP(size, 2 * dim, width, depth, softplus, key=key)
         self.dim = dim
         self.window = window
         self.mask_input = mask_input
@@ -181,7 +182,7 @@ class FilteringPosterior(AbstractPosterior):
     ):
         reader_key, head_key = jr.split(key)
         self.reader = Reader(channels, hidden, autonomous=autonomous, mask_input=mask_input, key=reader_key)
-        self.head = eqx.nn.MLP(hidden, 2 * dim, width, depth, jax.nn.softplus, key=head_key)
+        self.head = eqx.nn.MLP(hidden, 2 * dim, width, depth, softplus, key=head_key)
         self.dim = dim
         self.context = 0
         self.independent = True
@@ -228,7 +229,7 @@ class SmoothingPosterior(AbstractPosterior):
         self.forward = Reader(channels, hidden, **inputs, key=forward_key)
         self.backward = Reader(channels, hidden, **inputs, reverse=True, key=backward_key)
         # Beside what the GRUs have read: the gap to the row before, over which the state has moved.
-        self.head = eqx.nn.MLP(2 * hidden + 1, dim * (dim + 2), width, depth, jax.nn.softplus, key=head_key)
+        self.head = eqx.nn.MLP(2 * hidden + 1, dim * (dim + 2), width, depth, softplus, key=head_key)
         self.dim = dim
         self.context = 0
         self.independent = False
