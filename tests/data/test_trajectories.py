@@ -165,7 +165,9 @@ def test_covariates_travel_with_their_rows():
         Trajectories.from_series([TIMES], [VALUES], u=[np.array([[0.0], [np.nan], [1.0]])])
 
 
-def test_unsigned_times_do_not_wrap_around():
+def test_unsigned_and_short_times_do_not_wrap_around():
+    data = Trajectories.from_arrays(np.array([-100, 100], np.int8), np.ones((1, 2, 1)))
+    assert data.longest_gap == 200
     with pytest.raises(ValueError, match="series '0'"):
         Trajectories.from_arrays(np.array([3, 1], np.uint64), np.ones((1, 2, 1)))
     data = Trajectories.from_arrays(np.array([1, 3], np.uint64), np.ones((1, 2, 1)))

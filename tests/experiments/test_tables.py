@@ -1,15 +1,20 @@
 """The tables are complete and the paper's numbers are the paper's."""
 
+import dataclasses
 import json
 from pathlib import Path
 
+import jax.random as jr
 import numpy as np
 import pytest
 
 from stochflow.data.lorenz import lorenz_trajectories, random_segments
 from stochflow.experiments import paper
-from stochflow.experiments.lorenz import LorenzSetting
+from stochflow.experiments.lorenz import LorenzSetting, open_stages
 from stochflow.experiments.missing import MissingSetting, cases, missing_rows
+from stochflow.training import CheckpointError
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_every_case_of_the_missing_data_study_is_there():
@@ -66,9 +71,34 @@ def test_segments_are_runs_of_consecutive_frames(getkey):
         random_segments(data, 50, seed=0)
 
 
+def test_the_folder_of_another_seed_is_refused_by_its_own_name(tmp_path):
+    stages = lambda seed: open_stages(
+        tmp_path / "run", ("one", "two"), {"config": {"steps": 3}}, [jr.key(seed)]
+    )
+    run, folders = stages(0)
+    assert folders == [run.path / "one", run.path / "two"]
+    assert stages(0)[1] == folders
+    with pytest.raises(
+        CheckpointError, match=r"run holds another run: it was begun with another seed\. Give"
+    ):
+        stages(1)
+
+
 @pytest.mark.parametrize(
-    "path", sorted(Path(__file__).parents[2].glob("results/*.json")), ids=lambda p: p.name
+    ("pattern", "setting"), [("lorenz-seed*", LorenzSetting), ("lorenz-missing-seed*", MissingSetting)]
 )
+def test_kept_results_say_all_of_their_settings(pattern, setting):
+    """Or they were made by an older recipe."""
+    kept = sorted(RESULTS.glob(f"{pattern}.json"))
+    assert kept
+    names = {field.name for field in dataclasses.fields(setting)}
+    for path in kept:
+        found = json.loads(path.read_text())
+        for row in found if isinstance(found, list) else [found]:
+            assert set(row["setting"]) == names
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda p: p.name)
 def test_kept_results_are_valid_json(path):
     refuse = lambda name: pytest.fail(f"{name} is not JSON")
     assert json.loads(path.read_text(), parse_constant=refuse)

@@ -1,5 +1,7 @@
 """The sampler draws what the law draws, whatever the chunks, the threads and the number of rows."""
 
+import warnings
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,7 @@ import pytest
 
 from stochflow import StochasticFlow
 from stochflow.inference import make_sampler
-from stochflow.laws import AbstractTransition, HorizonWarning, OrnsteinUhlenbeck, Standardised
+from stochflow.laws import AbstractTransition, BrownianMotion, HorizonWarning, OrnsteinUhlenbeck, Standardised
 
 S, T = 0.2, 0.9
 
@@ -71,6 +73,13 @@ def test_single_precision_stays_single(flow, getkey):
     x_s = jr.normal(getkey(), (5, 3), jnp.float32)
     single = jax.tree.map(lambda a: a.astype(jnp.float32), flow)
     assert make_sampler(single)(x_s, S, T, key=getkey()).dtype == jnp.float32
+
+
+def test_double_precision_is_taken_without_a_word_where_jax_is_set_to_single():
+    with jax.enable_x64(False), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sampler = make_sampler(BrownianMotion([0.3, -0.2], jnp.eye(2)))
+        assert sampler(np.ones((3, 2)), 0.0, 1.0, key=jr.key(0)).dtype == jnp.float32
 
 
 def test_no_gap_is_the_identity(flow, getkey):

@@ -7,7 +7,15 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from stochflow.laws import bridge_gaps, time_gap, times_in_order
+from stochflow.laws import (
+    BrownianBridge,
+    BrownianMotion,
+    Standardised,
+    StandardisedBridge,
+    bridge_gaps,
+    time_gap,
+    times_in_order,
+)
 
 from .law_catalogue import LAWS, X_S, U
 
@@ -188,3 +196,19 @@ def test_float32_in_float32_out(law, getkey):
     expected, expected_log_prob = law.transform_and_log_prob(noise, X_S, S, T, U)
     assert jnp.allclose(x_t, expected, rtol=1e-4, atol=1e-4)
     assert jnp.allclose(log_prob, expected_log_prob, atol=1e-3)
+
+
+def test_times_of_unix_seconds_keep_their_gaps_in_single_precision():
+    """Which tells such times apart by two minutes at best: known ones are subtracted before they are rounded."""
+    with jax.enable_x64(False):
+        law = BrownianMotion([0.3, -0.2], [[0.6, 0.3], [-0.2, 0.9]])
+        for known in (law, Standardised(law, [1.0, -2.0], [3.1, 0.7], 2.5)):
+            x_s, x_t, now = jnp.zeros(2), jnp.ones(2), 1.7e9
+            assert known.log_prob(x_t, x_s, now, now + 60) == known.log_prob(x_t, x_s, 0.0, 60.0)
+            assert (known.sample(x_s, now, now + 60, key=jr.key(0)) != x_s).all()
+            later = np.float64(now) + 60
+            assert known.log_prob(x_t, x_s, np.float64(now), later) == known.log_prob(x_t, x_s, 0.0, 60.0)
+        bridge = BrownianBridge(law)
+        for tied in (bridge, StandardisedBridge(bridge, [1.0, -2.0], [3.1, 0.7], 2.5)):
+            found = tied.log_prob(x_t, x_s, x_s, now, now + 20, now + 60)
+            assert found == tied.log_prob(x_t, x_s, x_s, 0.0, 20.0, 60.0)

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
+from matplotlib.contour import QuadContourSet
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 
 from stochflow.distillation import Comparison, GapComparison
@@ -115,6 +116,25 @@ def test_both_sides_have_the_same_limits_and_view():
 def test_at_most_sixty_four_paths_are_shown():
     left, _ = trajectories_side_by_side(PATHS, PATHS)
     assert len(left.collections[0].get_array()) == 64 * 10
+
+
+def test_no_line_of_training_crosses_a_mark():
+    (ax,) = training_curve({"step": [1, 2, 3, 4, 5], "loss": [3.0, 2.0, 9.0, 8.0, 7.0]}, marks={"second": 2})
+    drawn = [
+        line.get_xdata() for line in ax.lines if len(line.get_xdata()) > 1 and line.get_linestyle() == "-"
+    ]
+    assert {tuple(x) for x in drawn} == {(1, 2), (3, 4, 5)}
+    assert [text.get_text() for text in ax.texts] == ["second"]
+
+
+def test_outlines_of_two_thin_wings_are_as_thin_as_they_are():
+    wings = np.concatenate([RNG.normal(at, 0.1, 500) for at in (-10, 10)])
+    cloud = np.stack([wings, RNG.normal(0, 1, 1000)], axis=1)
+    (top, _) = density_slices(cloud[None], cloud[None], times=[1.0], dims=(0, 1), names="xy")
+    (outline,) = [found for found in top.collections if isinstance(found, QuadContourSet)]
+    widths = [np.ptp(part[:, 0]) for part in outline.get_paths()[0].to_polygons()]
+    assert widths
+    assert max(widths) < 0.8
 
 
 def test_points_have_no_lines_between_them():

@@ -148,6 +148,7 @@ def test_weight_decay_is_of_matrices_only():
         ({"steps": 0}, "`steps` must be a positive integer; got 0"),
         ({"steps": 1000, "log_every": 300}, "`log_every` must divide `steps`; got 300, 1000"),
         ({"learning_rate": -1.0}, "`learning_rate` must be positive"),
+        ({"standardise": "no"}, "`standardise` must be True or False; got 'no'"),
         ({"learning_rate": float("nan")}, "`learning_rate` must be positive and finite; got nan"),
         ({"ema": 1.0}, r"`ema` must be in \[0, 1\)"),
         ({"optimiser": "sgd"}, "`optimiser` must be one of muon, adamw; got 'sgd'"),

@@ -5,7 +5,7 @@ import os
 from rich.console import Console
 
 # The widest table, that of the likelihoods of `reproduce lorenz`, fits without a line break.
-WIDTH = 110
+WIDTH = 124
 
 console = Console()
 if not console.is_terminal and "COLUMNS" not in os.environ:

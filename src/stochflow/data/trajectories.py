@@ -219,7 +219,7 @@ def _check_series(name, times, values, u):
     """One series as (origin, float32 times since it, values, u), or an error that names series and row."""
     where = f"series {name!r}"
     times, values = np.asarray(times), np.asarray(values)
-    if times.dtype.kind == "u":  # differences of unsigned numbers wrap around
+    if times.dtype.kind in "iu":  # differences of unsigned and of short numbers wrap around
         times = times.astype(np.int64)
     if values.ndim != 2 or times.ndim != 1 or len(times) != len(values):
         raise ValueError(

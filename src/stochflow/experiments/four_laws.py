@@ -5,7 +5,6 @@ import math
 import time
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -17,6 +16,7 @@ from ..flows import StochasticFlow
 from ..laws import CIR, AbstractTransition, GeometricBrownianMotion, OrnsteinUhlenbeck
 from ..sde import GridLaw, double_well, solve
 from ..training import FitConfig, fit
+from .lorenz_scores import log_probs
 
 SERIES, ROWS, HORIZON = 2000, 21, 2.0
 GAPS = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -132,7 +132,7 @@ def learn(
         keys = jr.split(jr.fold_in(end_key, i), TEST_STARTS)
         x_t = jax.jit(jax.vmap(known.draw, in_axes=(0, None, 0)))(x_s, jnp.float32(gap), keys)
         exact = np.asarray(known.log_probs(x_t, x_s, gap), np.float64)
-        learnt = np.asarray(_log_probs(result.flow, x_t, x_s, jnp.float32(gap)), np.float64)
+        learnt = np.asarray(log_probs(result.flow, x_t, x_s, jnp.float32(gap)), np.float64)
         differences[gap] = exact - learnt
         flows.append(learnt.mean())
         exacts.append(exact.mean())
@@ -144,11 +144,6 @@ def learn(
         by_gap={gap: float(values.mean()) for gap, values in differences.items()},
         seconds=seconds,
     )
-
-
-@eqx.filter_jit
-def _log_probs(law, x_t, x_s, gap):
-    return jax.vmap(lambda a, b: law.log_prob(a, b, jnp.zeros_like(gap), gap))(x_t, x_s)
 
 
 def verdict_rows(verdicts: dict[str, Verdict]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

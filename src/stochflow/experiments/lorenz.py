@@ -5,6 +5,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax.random as jr
@@ -180,14 +181,11 @@ def fit_and_teach(
     and the second fit learns the long gaps from those and the data. In `folder` each fit has a run folder of its own.
     """
     fit_key, path_key, taught_key = keys
-    likelihood, taught, run = None, None, None
-    if folder is not None:
-        stages = {"config": dataclasses.asdict(configs[0]), "taught": dataclasses.asdict(configs[1])}
-        made_from = [
-            [len(source.like), source.paths, source.smoothing, source.contested] for source in sources
-        ]
-        run = RunFolder.create(folder, stages | {"sources": made_from})
-        likelihood, taught = run.path / "likelihood", run.path / "taught"
+    made_from = [[len(source.like), source.paths, source.smoothing, source.contested] for source in sources]
+    stages = {"config": dataclasses.asdict(configs[0]), "taught": dataclasses.asdict(configs[1])}
+    run, (likelihood, taught) = open_stages(
+        folder, ("likelihood", "taught"), stages | {"sources": made_from}, keys
+    )
     first = fit(flow, data, config=configs[0], folder=likelihood, progress=progress, key=fit_key)
     begin = time.monotonic()
     settings = {"span": HORIZON, "steps": SHORT_STEPS, "residuals": True}
@@ -212,6 +210,19 @@ def fit_and_teach(
         history = known if known and known[-1]["step"] == history[-1]["step"] else history
         run.write_metrics(history)
     return dataclasses.replace(second, history=history)
+
+
+def open_stages(
+    folder: str | os.PathLike | None,
+    names: Sequence[str],
+    record: dict[str, Any],
+    keys: Sequence[PRNGKeyArray],
+) -> tuple[RunFolder | None, list[Path | None]]:
+    """The folder of a run of several fits, and one for each of those within it; nothing if there is to be none."""
+    if folder is None:
+        return None, [None] * len(names)
+    run = RunFolder.create(folder, record | {"keys": [jr.key_data(key).tolist() for key in keys]})
+    return run, [run.path / name for name in names]
 
 
 def one_history(first: FitResult, second: FitResult, *, between: float = 0.0) -> list[dict[str, Any]]:

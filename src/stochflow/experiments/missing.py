@@ -16,7 +16,7 @@ from ..data.lorenz import FRAME, lorenz_trajectories, random_segments
 from ..flows import BridgeFlow, StochasticFlow
 from ..inference import series_starts
 from ..laws import HorizonWarning
-from ..training import FitConfig, FitResult, RunFolder, fit
+from ..training import FitConfig, FitResult, fit
 from .lorenz import (
     FLOW,
     HORIZON,
@@ -25,6 +25,7 @@ from .lorenz import (
     Source,
     fit_and_teach,
     one_history,
+    open_stages,
     require_at_least,
 )
 from .lorenz_scores import kl_tables
@@ -163,9 +164,10 @@ class Case:
 
 
 def cases() -> dict[str, Case]:
-    """Every row of the paper's three tables (the default row is shared), and two of ours.
+    """Every row of the paper's three tables, and two of ours.
 
-    The paper varies weight and direction at K = 5, we with a bridge that is trained along with the flow.
+    The paper varies weight and direction at K = 5, we with a bridge that is trained along with the flow: our "λ = 0.4"
+    is also its K = 0.
     """
     found = [Case(f"λ = {w:g}", w, paper) for w, paper in MISSING_BY_WEIGHT.items()]
     found += [
@@ -235,16 +237,13 @@ def _data_then_loss(flow, data, configs, extra, folder, progress, key) -> FitRes
     """The short gaps first, until they are at rest; then the long ones learn from them, with what `extra` makes of the
     law."""
     first_key, second_key = jr.fold_in(key, 2), jr.fold_in(key, 3)
-    first_folder = second_folder = None
-    if folder is not None:
-        stages = {"config": dataclasses.asdict(configs[1]), "data": dataclasses.asdict(configs[0])}
-        run = RunFolder.create(folder, stages)
-        first_folder, second_folder = run.path / "data", run.path / "loss"
+    stages = {"config": dataclasses.asdict(configs[1]), "data": dataclasses.asdict(configs[0])}
+    run, (first_folder, second_folder) = open_stages(folder, ("data", "loss"), stages, [key])
     first = fit(flow, data, config=configs[0], folder=first_folder, progress=progress, key=first_key)
     loss = {"config": configs[1], "folder": second_folder, "progress": progress, "key": second_key}
     second = fit(first.flow, data, **loss, **extra(first.flow))
     history = one_history(first, second)
-    if folder is not None:
+    if run is not None:
         run.write_metrics(history)
     return dataclasses.replace(second, history=history)
 

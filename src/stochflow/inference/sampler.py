@@ -93,7 +93,10 @@ class Sampler:
             raise ValueError(f"`x_s` must have shape (n, {self.law.dim}); got {states.shape}.")
         if len(states) > np.iinfo(np.int32).max:
             raise ValueError(f"`x_s` must have fewer than 2³¹ rows; got {len(states)}.")
-        states = states.astype(jnp.result_type(states.dtype, jnp.float32), copy=False)
+        # To what JAX is set to: it would warn of double precision and then round it.
+        states = states.astype(
+            jax.dtypes.canonicalize_dtype(np.result_type(states.dtype, np.float32)), copy=False
+        )
         if u is None:
             return states, None
         covariates = np.asarray(u, states.dtype)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Scalar, ScalarLike
 
@@ -51,16 +52,26 @@ def require_order(ok: Callable[..., Bool[Array, ""]], message: str, *gaps: Scala
 
 
 def time_gap(s: ScalarLike, t: ScalarLike) -> Scalar:
-    r"""$\Delta t = t - s$; an error, under `jit` too, if `t` is earlier than `s` or one of them is not finite."""
-    (gap,) = require_order(_is_gap, BACKWARDS, jnp.asarray(t) - jnp.asarray(s))
+    r"""$\Delta t = t - s$; an error, under `jit` too, if `t` is earlier than `s` or one of them is not finite.
+
+    Of plain numbers it is taken in double precision: single precision does not tell one minute of unix time from the
+    next.
+    """
+    (gap,) = require_order(_is_gap, BACKWARDS, _difference(s, t))
     return gap
 
 
 def bridge_gaps(s: ScalarLike, r: ScalarLike, t: ScalarLike) -> tuple[Scalar, Scalar]:
     r"""$(r - s, t - r)$; an error, under `jit` too, unless $s \le r \le t$ and all are finite."""
-    gaps = jnp.asarray(r) - jnp.asarray(s), jnp.asarray(t) - jnp.asarray(r)
+    gaps = _difference(s, r), _difference(r, t)
     before, after = require_order(lambda before, after: _is_gap(before) & _is_gap(after), OUTSIDE, *gaps)
     return before, after
+
+
+def _difference(s, t):
+    if all(isinstance(time, (int, float, np.number)) for time in (s, t)):
+        return jnp.asarray(float(t) - float(s))
+    return jnp.asarray(t) - jnp.asarray(s)
 
 
 def _is_gap(gap: Scalar) -> Bool[Array, ""]:

@@ -62,8 +62,8 @@ class Standardised(AbstractTransition):
         noise, x_s = check_states(self.dim, noise=noise, x_s=x_s)
         units = Units(self.loc, self.scale, self.time_scale)
         warn_beyond_horizon(s, t, self.horizon)
-        still = time_gap(s, t) == 0  # the round trip through `z` would lose the last digit of `x_s`
-        start, end = units.times(still, s, t)
+        # Where no time passes the round trip through `z` would lose the last digit of `x_s`.
+        still, start, end = units.step(s, t, self.homogeneous)
         z_t, log_prob = self.law.transform_and_log_prob(noise, units.standardise(x_s), start, end, u)
         return hold_sample(still, x_s, units.restore(z_t), log_prob - units.log_volume())
 
@@ -90,8 +90,7 @@ class Standardised(AbstractTransition):
         """Whether no time passes, the pair in the law's units, and the log-volume of those."""
         warn_beyond_horizon(s, t, self.horizon)
         units = Units(self.loc, self.scale, self.time_scale)
-        still = time_gap(s, t) == 0
-        start, end = units.times(still, s, t)
+        still, start, end = units.step(s, t, self.homogeneous)
         return still, (units.standardise(x_t), units.standardise(x_s), start, end), units.log_volume()
 
 
@@ -145,8 +144,11 @@ class StandardisedBridge(AbstractBridge):
         units = Units(self.loc, self.scale, self.time_scale)
         ends = units.standardise(x_s), units.standardise(x_t)
         warn_beyond_horizon(s, t, self.horizon, BRIDGE_LESS)
-        pinned, end = pinned_end(*bridge_gaps(s, r, t), x_s, x_t)
-        start, middle, stop = units.times(pinned, s, r, t)
+        gaps = bridge_gaps(s, r, t)
+        pinned, end = pinned_end(*gaps, x_s, x_t)
+        start, middle, stop = units.times(
+            pinned, *((0.0, gaps[0], sum(gaps)) if self.homogeneous else (s, r, t))
+        )
         z_r, log_prob = self.bridge.transform_and_log_prob(noise, *ends, start, middle, stop, u)
         return hold_sample(pinned, end, units.restore(z_r), log_prob - units.log_volume())
 
@@ -165,8 +167,11 @@ class StandardisedBridge(AbstractBridge):
         units = Units(self.loc, self.scale, self.time_scale)
         states = units.standardise(x_r), units.standardise(x_s), units.standardise(x_t)
         warn_beyond_horizon(s, t, self.horizon, BRIDGE_LESS)
-        pinned, end = pinned_end(*bridge_gaps(s, r, t), x_s, x_t)
-        start, middle, stop = units.times(pinned, s, r, t)
+        gaps = bridge_gaps(s, r, t)
+        pinned, end = pinned_end(*gaps, x_s, x_t)
+        start, middle, stop = units.times(
+            pinned, *((0.0, gaps[0], sum(gaps)) if self.homogeneous else (s, r, t))
+        )
         log_prob = self.bridge.log_prob(*states, start, middle, stop, u) - units.log_volume()
         return hold_log_prob(pinned, end, x_r, log_prob)
 
@@ -193,6 +198,12 @@ class Units(eqx.Module):
         rounding, which then is not zero and may be negative.
         """
         return [jnp.where(held, float(i), jnp.asarray(t) / self.time_scale) for i, t in enumerate(times)]
+
+    def step(self, s: ScalarLike, t: ScalarLike, homogeneous: bool) -> tuple[Bool[Array, ""], Scalar, Scalar]:
+        """Whether no time passes, and a step from `s` to `t` in the law's units: from 0, if only the gap matters."""
+        gap = time_gap(s, t)
+        start, end = self.times(gap == 0, *((0.0, gap) if homogeneous else (s, t)))
+        return gap == 0, start, end
 
     def log_volume(self) -> Scalar:
         """The log of how much larger a volume is in the user's units."""

@@ -12,6 +12,7 @@ from .style import GREY, MODEL, MUTED, PALETTE, TIME, TRUTH, figure, legend_outs
 
 SURE = 2.576  # standard errors: 99 %
 COLUMNS = 4
+APART = 0.012  # of the range of the gaps, that marks at the same gap stand apart
 
 
 @styled
@@ -110,11 +111,14 @@ def consistency_against_gap(
     """One step against several, as the gap grows, with two standard errors; a process lies on zero."""
     (ax,) = panels(None if ax is None else [ax], 1, lambda: figure(size=(5.2, 3.2)))
     ax.axhline(0, color=MUTED, linewidth=0.9)
-    for (name, error), colour in zip(errors.items(), _cycle(len(errors))):
+    for i, ((name, error), colour) in enumerate(zip(errors.items(), _cycle(len(errors)))):
         gaps, mean, se = (np.asarray(values) for values in (error.gaps, error.mean, error.se))
-        ax.errorbar(gaps, mean, 2 * se, color=colour, marker="o", capsize=0, elinewidth=1.1, label=name)
-    ax.set(xlabel="gap", ylabel=unit)
-    ax.legend()
+        aside = APART * np.ptp(gaps) * (i - (len(errors) - 1) / 2)  # or bars at one gap would hide each other
+        ax.errorbar(
+            gaps + aside, mean, 2 * se, color=colour, marker="o", capsize=0, elinewidth=1.1, label=name
+        )
+    ax.set(xlabel="gap", ylabel=f"{unit} ± 2 s.e.")
+    legend_outside(ax)
     return ax
 
 
@@ -123,27 +127,36 @@ def training_curve(
     history: Mapping[str, Real[AnyArray, " steps"] | Sequence[float | int]],
     *,
     step: str = "step",
+    marks: Mapping[str, float] | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
     """A panel for each series of the history against `history["step"]`: as logged, and its running median.
 
+    `marks` are steps at which something begins, by the name of that; no line is drawn across them.
     The limits follow the middle 98 % of the values, so that one spike does not flatten the curve.
     """
     if step not in history:
         raise ValueError(f"`history` must hold the series {step!r}; got {', '.join(history)}.")
     names = [name for name in history if name != step]
     axes = panels(axes, len(names), lambda: figure(len(names), 1, size=(6.4, 1.8), sharex=True))
-    steps = np.asarray(history[step])
+    steps, edges = np.asarray(history[step]), list((marks or {}).values())
     for ax, name, colour in zip(axes, names, _cycle(len(names))):
         values = np.asarray(history[name], np.float64)
         finite = np.isfinite(values)
-        ax.plot(steps, values, color=colour, linewidth=0.7, alpha=0.45)
-        ax.plot(steps[finite], _running_median(values[finite]), color=colour)
+        for part in np.split(np.arange(len(steps)), np.searchsorted(steps, sorted(edges), side="right")):
+            ax.plot(steps[part], values[part], color=colour, linewidth=0.7, alpha=0.45)
+            kept = part[finite[part]]
+            ax.plot(steps[kept], _running_median(values[kept]), color=colour)
+        for at in edges:
+            ax.axvline(at, color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)))
         low, high = np.percentile(values[finite], [1, 99]) if finite.any() else (0.0, 1.0)
         margin = 0.08 * (high - low) or 1.0
         ax.set_title(name, loc="left")
         ax.set_ylim(low - margin, high + margin)
         ax.margins(x=0.01)
+    for label, at in (marks or {}).items():
+        note = {"xycoords": axes[0].get_xaxis_transform(), "textcoords": "offset points", "va": "bottom"}
+        axes[0].annotate(label, (at, 1.0), (0, 2), color=MUTED, fontsize="small", **note)
     axes[-1].set_xlabel("step")
     return axes
 

@@ -11,6 +11,7 @@ from matplotlib.dates import ConciseDateFormatter
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
+from scipy.spatial import KDTree
 
 from ..metrics import cv_bandwidth, kde_log_density
 from ..metrics.estimates import AnyArray
@@ -22,6 +23,7 @@ QUANTILES = (0.5, 0.8, 0.95)
 BAND = 0.22  # opacity of one band; they lie on top of one another
 OUTERMOST = 0.005  # share of the points that may lie outside a slice, on each side
 OUTLINED = (0.9, 0.5)  # probability inside the outlines
+NEIGHBOURS = 64  # of a point, by which its surroundings are measured
 PIXELS = 140  # of the grid on which an outline is traced, each way
 
 
@@ -186,11 +188,22 @@ def _cloud(ax: Axes, points: np.ndarray, colour: str) -> None:
     ax.scatter(*points.T, s=size, color=colour, alpha=0.45, linewidths=0, rasterized=True)
 
 
+def _local_scale(points: np.ndarray) -> np.ndarray:
+    """How far near points are apart in each dimension: of two thin wings the width of one, not the way between them."""
+    scale = points.std(axis=0)
+    for _ in range(2):
+        scaled = points / scale
+        near = KDTree(scaled).query(scaled, k=min(NEIGHBOURS, len(points)))[1]
+        apart = np.sqrt(np.square(points[near] - points[:, None]).mean(axis=(0, 1)))
+        scale = np.where(apart > 0, apart, scale)
+    return scale
+
+
 def _outline(
     ax: Axes, points: np.ndarray, x_range: tuple[float, float], y_range: tuple[float, float]
 ) -> None:
-    """Highest-density regions by a kernel density estimate; each dimension in units of its own spread."""
-    scale = points.std(axis=0)
+    """Highest-density regions by a kernel density estimate; each dimension in units of its spread among neighbours."""
+    scale = _local_scale(points)
     bandwidth = cv_bandwidth(points / scale, key=jr.key(0))  # the key does no more than shuffle
     log_density = lambda places: np.asarray(kde_log_density(places / scale, points / scale, bandwidth))
     x, y = np.linspace(*x_range, PIXELS), np.linspace(*y_range, PIXELS)

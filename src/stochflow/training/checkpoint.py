@@ -267,6 +267,7 @@ FINGERPRINTS = {
     "weights": "it was begun with other weights (another seed or another architecture)",
     "validation": "it was begun with other validation data",
     "starts": "it was begun with other starts of triplets",
+    "keys": "it was begun with another seed",
 }
 
 

@@ -92,6 +92,10 @@ class RunConfig:
         self._require_all(("consistency_horizon",), _is_positive_or_none, "positive, or None")
         self._require_all(("consistency_batch", "patience"), _is_count_or_none, "a positive integer, or None")
         self._require_all(("ema",), lambda v: 0 <= v < 1, "in [0, 1)")
+        switches = [field.name for field in dataclasses.fields(self) if field.type is bool]
+        for name in switches:
+            if not isinstance(value := getattr(self, name), bool):
+                raise ValueError(f"`{name}` must be True or False; got {value!r}.")
         self._require_known(optimiser=OPTIMISERS, decay=DECAYS, triplets=TRIPLET_SCHEMES)
         self._require_all(("one_way",), lambda v: _is_natural(v) and v not in (1, 2), "0, or an integer ≥ 3")
         if self.consistency > 0 and not self.one_way and not self.directions:

@@ -148,11 +148,11 @@ class _Scaling:
 
     @classmethod
     def of(cls, data: Trajectories, config: FitConfig) -> "_Scaling":
-        plain = np.zeros(data.dim, np.float32), np.ones(data.dim, np.float32)
-        loc, scale = data.scale() if config.standardise else plain
         longest = data.longest_gap
         if longest <= 0:
             raise ValueError("no series has two complete rows: there is no transition to learn from.")
+        plain = np.zeros(data.dim, np.float32), np.ones(data.dim, np.float32)
+        loc, scale = data.scale() if config.standardise else plain
         horizon = longest if config.horizon is None else min(config.horizon, longest)
         if config.horizon is not None and config.horizon > longest * (1 + TOLERANCE):
             warnings.warn(
