@@ -62,7 +62,7 @@ def walk(data: dict[str, np.ndarray]) -> None:
     print(f"correlation of the pace over three frames with that of the sequence: {told:.2f}")
     for part in ("validation", "test"):
         for i, one in enumerate(data[part]):
-            error, pace, phase = nearest(curve, one, PACES)
+            error, pace, _ = nearest(curve, one, PACES)
             _, _, early = nearest(curve, one, [usual], slice(0, FEW))
             after = lambda phase, pace, one=one: np.square(path(curve, phase, pace, one) - one)[FEW:].mean()
             print(
@@ -70,11 +70,21 @@ def walk(data: dict[str, np.ndarray]) -> None:
                 f"three frames and the usual pace {after(early, usual):.1f}, the true pace {after(early, pace):.1f}"
             )
     for slower in (1.0, 0.99, 0.98, 0.97, 0.95):
-        errors = []
-        for one in data["test"]:
-            _, pace, phase = nearest(curve, one, [slower * usual], slice(0, FEW))
-            errors.append(np.square(path(curve, phase, pace, one) - one)[FEW:].mean())
+        errors = [error_of_mean(curve, one, [slower * usual]) for one in data["test"]]
         print(f"test, phase by three frames and {slower:g} of the usual pace: {np.mean(errors):.2f}")
+    for slowest, fastest in ((0.88, 1.02), (0.9, 1.02), (0.93, 1.02), (0.93, 1.0)):
+        paces = usual * np.linspace(slowest, fastest, len(PACES))
+        errors = [error_of_mean(curve, one, paces) for one in data["test"]]
+        print(
+            f"test, the mean over paces from {slowest:g} to {fastest:g} of the usual one: {np.mean(errors):.2f}"
+        )
+
+
+def error_of_mean(curve: np.ndarray, one: np.ndarray, paces) -> float:
+    """Of the mean of the curves that go on from three frames at each of the paces."""
+    starts = [nearest(curve, one, [pace], slice(0, FEW)) for pace in paces]
+    mean = np.mean([path(curve, phase, pace, one) for _, pace, phase in starts], axis=0)
+    return np.square(mean - one)[FEW:].mean()
 
 
 def pace_of_three(curve: np.ndarray, one: np.ndarray) -> float:
