@@ -1,4 +1,4 @@
-"""Many draws at once, as fast as the machine allows: chunks that stay in cache, one to a core."""
+"""Many draws at once, as fast as the machine allows: chunks that stay in cache, a few at a time."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -120,12 +120,13 @@ def make_sampler(law: AbstractTransition, *, chunk: int = CHUNK, workers: int | 
 
     - `law`: any transition law, learnt or exact.
     - `chunk`: rows to a chunk.
-    - `workers`: chunks in flight at once, each in a thread; by default one to a core on a CPU, else one.
+    - `workers`: chunks in flight at once, each in a thread; by default one more than there are cores on a CPU, so that
+        none waits while another chunk is copied, else one.
 
     It is for the top level of a program, with concrete arrays. Inside `jit` use `jax.vmap(law.sample)`.
     """
     if workers is None:
-        workers = _cores() if jax.default_backend() == "cpu" else 1
+        workers = _cores() + 1 if jax.default_backend() == "cpu" else 1
     for name, value in [("chunk", chunk), ("workers", workers)]:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"`{name}` must be an integer of at least 1; got {value!r}.")
