@@ -16,8 +16,9 @@ import numpy as np
 
 from stochflow import FitConfig, StochasticFlow, fit
 from stochflow.data.lorenz import FRAME, lorenz_trajectories
+from stochflow.experiments.common import log_probs
 from stochflow.experiments.lorenz import TRAIN_KEY
-from stochflow.experiments.lorenz_scores import LAGS, log_probs
+from stochflow.experiments.lorenz_scores import LAGS
 
 VALIDATION_KEY = 5
 LAGS_FROM_ZERO = (10, 16, 20, 24, 30)

@@ -25,9 +25,9 @@ from scipy.spatial import cKDTree
 
 from stochflow import StochasticFlow, fit
 from stochflow.data.lorenz import FRAME, lorenz_paths, lorenz_trajectories
+from stochflow.experiments.common import log_probs
 from stochflow.experiments.lorenz import FLOW, TRAIN_KEY, LorenzSetting, train_lorenz
 from stochflow.experiments.lorenz_scores import (
-    log_probs,
     paths_at_times,
     reference_log_probs,
     sample_from_zero,

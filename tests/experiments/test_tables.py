@@ -10,7 +10,8 @@ import pytest
 
 from stochflow.data.lorenz import lorenz_trajectories, random_segments
 from stochflow.experiments import paper
-from stochflow.experiments.lorenz import LorenzSetting, open_stages
+from stochflow.experiments.common import open_stages
+from stochflow.experiments.lorenz import LorenzSetting
 from stochflow.experiments.missing import MissingSetting, cases, missing_rows
 from stochflow.training import CheckpointError
 

@@ -16,7 +16,7 @@ from ..flows import StochasticFlow
 from ..laws import CIR, AbstractTransition, GeometricBrownianMotion, OrnsteinUhlenbeck
 from ..sde import GridLaw, double_well, solve
 from ..training import FitConfig, fit
-from .lorenz_scores import log_probs
+from .common import log_probs
 
 SERIES, ROWS, HORIZON = 2000, 21, 2.0
 GAPS = (0.1, 0.2, 0.5, 1.0, 2.0)

@@ -5,7 +5,6 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax.random as jr
@@ -16,7 +15,7 @@ from ..data.lorenz import FRAME, lorenz_trajectories
 from ..flows import StochasticFlow
 from ..inference import simulate
 from ..training import FitConfig, FitResult, fit
-from ..training.checkpoint import RunFolder
+from .common import one_history, open_stages, require_at_least
 
 HORIZON = 1.0
 # The steps that the law's own paths are made of, and how their starts are spread (wider than Silverman's rule, which
@@ -32,11 +31,6 @@ LEAST_KL_SAMPLES = 1000
 # the law along both wings, splines and lenses for starts near the stable manifold of the origin, from which a path may
 # take either, and tails for those that no training path came near.
 FLOW = {"layers": 6, "coupling": "spline", "spline_layers": 4, "octaves": 3, "lenses": 8, "tails": True}
-
-
-def require_at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise ValueError(f"`{name}` must be at least {least}; got {value}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,23 +204,3 @@ def fit_and_teach(
         history = known if known and known[-1]["step"] == history[-1]["step"] else history
         run.write_metrics(history)
     return dataclasses.replace(second, history=history)
-
-
-def open_stages(
-    folder: str | os.PathLike | None,
-    names: Sequence[str],
-    record: dict[str, Any],
-    keys: Sequence[PRNGKeyArray],
-) -> tuple[RunFolder | None, list[Path | None]]:
-    """The folder of a run of several fits, and one for each of those within it; nothing if there is to be none."""
-    if folder is None:
-        return None, [None] * len(names)
-    run = RunFolder.create(folder, record | {"keys": [jr.key_data(key).tolist() for key in keys]})
-    return run, [run.path / name for name in names]
-
-
-def one_history(first: FitResult, second: FitResult, *, between: float = 0.0) -> list[dict[str, Any]]:
-    """The reports of two fits as those of one; `between` are the seconds from one to the other."""
-    before = first.history[-1] | {"seconds": first.history[-1]["seconds"] + between}
-    after = lambda row: row | {name: before[name] + row[name] for name in ("step", "seconds")}
-    return [*first.history, *map(after, second.history)]

@@ -148,15 +148,19 @@ def draw_figures(
     seed: int,
 ):
     """Each figure of the report, by name, with its caption."""
-    steps, first_steps = [row["step"] for row in history], setting.steps
+    drawn = _figures_of_draws(law, key=jr.fold_in(jr.key(seed), 2))
+    return drawn | _figures_of_scores(scores) | {"training": _training_figure(history, setting)}
+
+
+def _figures_of_draws(law, *, key):
+    """Paths, marginals and forecasts, beside those of the true SDE."""
     times = lorenz_times()
-    figures_key = jr.fold_in(jr.key(seed), 2)
-    path_key, one_key, walk_key, fan_key = jr.split(figures_key, 4)
+    path_key, one_key, walk_key, fan_key = jr.split(key, 4)
     truth = lorenz_paths(64, key=jr.key(TEST_KEY))
     one_step = _draws(law, truth[:, 0], times, key=one_key)
     trajectories = plots.trajectories_side_by_side(
         np.asarray(truth),
-        np.asarray(_paths(law, truth[:, 0], times, key=jr.fold_in(figures_key, 1))),
+        np.asarray(_paths(law, truth[:, 0], times, key=jr.fold_in(key, 1))),
         np.asarray(one_step),
         times=times,
         titles=("truth: a solver, 800 steps a path", "flow: 40 steps a path", "flow: one step a point"),
@@ -175,9 +179,6 @@ def draw_figures(
         np.asarray(lorenz_paths_from(start[:1], times, key=path_key))[0],
         names=("x", "y", "z"),
     )
-    by_lag = list(scores.log_likelihood.values())
-    lags = np.array([lag * FRAME for lag in LAGS])
-    gaps = {f"one step against {steps}": e for steps, e in scores.consistency.items()}
     return {
         "trajectories": (
             trajectories,
@@ -190,6 +191,15 @@ def draw_figures(
             "rows hold 50 and 90 % of the truth.",
         ),
         "fan": (fan, "One start, 512 chained forecasts (50, 80 and 95 % bands) and one true path."),
+    }
+
+
+def _figures_of_scores(scores):
+    """Calibration, likelihood and consistency."""
+    by_lag = list(scores.log_likelihood.values())
+    lags = np.array([lag * FRAME for lag in LAGS])
+    gaps = {f"one step against {steps}": e for steps, e in scores.consistency.items()}
+    return {
         "pit": (
             plots.pit_histograms(
                 {f"lag {lag}": pit for lag, pit in scores.pits.items()}, names=("x", "y", "z")
@@ -215,15 +225,19 @@ def draw_figures(
             plots.consistency_against_gap(gaps),
             "Energy distance between one long step and several short ones, mean over starts, with two standard errors.",
         ),
-        "training": (
-            plots.training_curve(
-                {"step": steps, "negative log-likelihood": [row["nll"] for row in history]},
-                marks={"all gaps, and paths of its own": first_steps},
-            ),
-            f"Training loss: {first_steps:,} steps on gaps up to {setting.short_gaps:g}, then on all gaps and paths of "
-            "the law's own, at the full rate again.",
-        ),
     }
+
+
+def _training_figure(history, setting):
+    curve = {
+        "step": [row["step"] for row in history],
+        "negative log-likelihood": [row["nll"] for row in history],
+    }
+    return (
+        plots.training_curve(curve, marks={"all gaps, and paths of its own": setting.steps}),
+        f"Training loss: {setting.steps:,} steps on gaps up to {setting.short_gaps:g}, then on all gaps and paths of "
+        "the law's own, at the full rate again.",
+    )
 
 
 def _draws(law, x0, times, *, key):

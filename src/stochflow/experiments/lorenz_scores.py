@@ -28,6 +28,7 @@ from ..metrics import (
     uniformity_test,
 )
 from ..sde import guided_log_prob, linear_noise_log_prob, lorenz, simulated_log_prob
+from .common import log_probs
 from .lorenz import LorenzSetting
 from .paper import HORIZONS, TIMES
 
@@ -200,12 +201,6 @@ def lag_pairs(
     x_s, x_t = test.values[:, :-lag].reshape(-1, 3), test.values[:, lag:].reshape(-1, 3)
     chosen = np.random.default_rng(lag).permutation(len(x_s))[:number]
     return x_s[chosen], x_t[chosen]
-
-
-@eqx.filter_jit
-def log_probs(law, x_t, x_s, gap):
-    """Of a whole batch of pairs with one gap, from time 0."""
-    return jax.vmap(lambda a, b: law.log_prob(a, b, jnp.zeros_like(gap), gap))(x_t, x_s)
 
 
 @functools.cache

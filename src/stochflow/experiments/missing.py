@@ -17,6 +17,7 @@ from ..flows import BridgeFlow, StochasticFlow
 from ..inference import series_starts
 from ..laws import HorizonWarning
 from ..training import FitConfig, FitResult, fit
+from .common import one_history, open_stages, require_at_least
 from .lorenz import (
     FLOW,
     HORIZON,
@@ -24,9 +25,6 @@ from .lorenz import (
     TRAIN_KEY,
     Source,
     fit_and_teach,
-    one_history,
-    open_stages,
-    require_at_least,
 )
 from .lorenz_scores import kl_tables
 from .paper import MISSING_BY_BRIDGE_STEPS, MISSING_BY_DIRECTION, MISSING_BY_WEIGHT

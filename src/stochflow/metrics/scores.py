@@ -66,7 +66,7 @@ def _norms(x: Float[Array, "n dim"]) -> Float[Array, " n"]:
     return jnp.sqrt(jnp.square(x).sum(axis=1))
 
 
-def _at_least(least: int, samples: Float[AnyArray, "n *dim"]) -> int:
+def _at_least(least: int, samples: Float[AnyArray, "n ..."]) -> int:
     if samples.shape[0] < least:
         raise ValueError(f"`samples` must hold at least {least}; got {samples.shape[0]}.")
     return samples.shape[0]
