@@ -34,6 +34,7 @@ from .training import (
     fit as fit,
     fit_latent as fit_latent,
     principal_latent_flow as principal_latent_flow,
+    rhythmic_latent_flow as rhythmic_latent_flow,
 )
 
 __version__ = "0.1.0"
@@ -61,6 +62,7 @@ __all__ = [
     "latent_flow",
     "load_model",
     "principal_latent_flow",
+    "rhythmic_latent_flow",
     "rollout",
     "save_model",
 ]

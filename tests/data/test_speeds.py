@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from stochflow.data import Trajectories, at_speeds
+from stochflow.data import Trajectories, at_speeds, thinned
 
 
 def wave(period):
@@ -38,3 +38,20 @@ def test_what_is_missing_stays_missing_and_does_not_spread_to_rows_that_are_met(
 def test_speeds_must_be_positive(speeds):
     with pytest.raises(ValueError, match="`speeds` must hold positive numbers"):
         at_speeds(wave(1.0), speeds)
+
+
+def test_a_thinned_series_is_told_in_parts_and_no_row_is_lost():
+    values = np.arange(14.0).reshape(7, 2)
+    values[3, 0] = np.nan
+    data = Trajectories.from_series([np.arange(7.0) + 5, np.arange(2.0)], [values, values[:2]])
+    parts = thinned(data, 3)
+    assert len(parts) == 3 + 2
+    assert parts.names[:2] == ("0 from row 0", "0 from row 1")
+    assert parts.origins[1] + parts.times[1][parts.present[1]].tolist() == pytest.approx([6.0, 9.0])
+    assert parts.present.sum() == data.present.sum()
+    assert np.nansum(np.where(parts.mask, parts.values, np.nan)) == np.nansum(
+        np.where(data.mask, data.values, np.nan)
+    )
+    assert thinned(data, 1) is data
+    with pytest.raises(ValueError, match="`every` must be at least 1; got 0"):
+        thinned(data, 0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stochflow.data import Trajectories
-from stochflow.experiments import mocap
+from stochflow.experiments import mocap, mocap_scores
 from stochflow.experiments.mocap_report import write_mocap_report
 from stochflow.latent.model import number_of_parameters
 
@@ -36,20 +36,23 @@ def test_the_architecture_is_the_papers(setup, flow, bridge, getkey):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parts", mocap.PARTS)
+@pytest.mark.parametrize("parts", mocap.RECIPES)
 def test_it_trains_scores_and_prints(parts, data, monkeypatch, tmp_path, getkey):
     monkeypatch.setitem(
         mocap.SETUPS,
         1,
-        mocap.Setup(train_frames=20, given=3, window=3, slow=1, observation_std=0.2, slowest=0.9),
+        mocap.Setup(train_frames=20, given=3, window=3),
     )
     setting = mocap.MocapSetting(
         setup=1,
         parts=parts,
+        slow=1 if parts == "principal" else 0,
+        styles=2,
+        harmonics=2,
         width=8,
         speeds=2,
         steps=20,
-        taught_steps=10,
+        taught_steps=0 if parts == "rhythm" else 10,
         taught_lag=8,
         one_way=4,
         log_every=10,
@@ -58,17 +61,17 @@ def test_it_trains_scores_and_prints(parts, data, monkeypatch, tmp_path, getkey)
         transitions=16,
     )
     result = mocap.train_mocap(setting, seed=0, data=data, folder=tmp_path, progress=False)
-    scores = mocap.score_mocap(result.flow, setting, data=data, key=getkey())
+    scores = mocap_scores.score_mocap(result.flow, setting, data=data, key=getkey())
     assert list(scores.mse) == ["one step", "steps of 50", "steps of 10", "steps of 1"]
     assert all(np.isfinite(values).all() for values in scores.mse.values())
-    assert len(scores.crps) == len(scores.energy) == mocap.QUARTERS
+    assert len(scores.crps) == len(scores.energy) == mocap_scores.QUARTERS
     assert all(0 <= value <= 1 for values in scores.coverage.values() for value in values)
     json.dumps(dataclasses.asdict(scores))
-    headers, rows = mocap.mocap_rows([scores, scores], 1)
+    headers, rows = mocap_scores.mocap_rows([scores, scores], 1)
     assert len(headers) == 2
     assert rows[0] == ("paper: npODE", "22.96")
     assert rows[-4][0] == "stochflow: one step (2 seeds)"
-    assert len(mocap.quality_rows([scores])[1]) == 2 + len(mocap.LEVELS)
+    assert len(mocap_scores.quality_rows([scores])[1]) == 2 + len(mocap_scores.LEVELS)
     page = write_mocap_report(
         tmp_path / "report", result.flow, setting, [scores], data, seconds=result.seconds, key=getkey()
     )
@@ -79,8 +82,16 @@ def test_it_trains_scores_and_prints(parts, data, monkeypatch, tmp_path, getkey)
 
 def test_the_interval_of_a_mean_is_students():
     # t(0.975, 2) = 4.303; the standard error of 1, 2, 3 is 1 / sqrt(3)
-    assert np.isclose(mocap.t_interval([1.0, 2.0, 3.0]), 4.3027 / np.sqrt(3), atol=1e-4)
-    assert np.isnan(mocap.t_interval([1.0]))
+    assert np.isclose(mocap_scores.t_interval([1.0, 2.0, 3.0]), 4.3027 / np.sqrt(3), atol=1e-4)
+    assert np.isnan(mocap_scores.t_interval([1.0]))
+
+
+def test_a_recipe_fills_in_what_is_not_given_and_no_more():
+    setting = mocap.MocapSetting(setup=1, steps=40, log_every=20)
+    assert (setting.parts, setting.steps, setting.slowest) == ("rhythm", 40, 0.9)
+    assert mocap.MocapSetting(parts="principal").taught_steps == 5000
+    with pytest.raises(ValueError, match="`parts` must be one of rhythm, principal, paper; got 'rhyme'"):
+        mocap.MocapSetting(parts="rhyme")
 
 
 def test_an_unknown_set_up_is_refused():
@@ -98,7 +109,7 @@ def test_a_perfect_and_a_hopeless_forecast_are_told_apart():
     rng = np.random.default_rng(0)
     truth = rng.normal(size=(2, 8, 3))
     close, far = (truth[None] + offset + 0.1 * rng.normal(size=(50, 2, 8, 3)) for offset in (0.0, 5.0))
-    good, bad = mocap._probabilistic(truth, close), mocap._probabilistic(truth, far)
+    good, bad = mocap_scores._probabilistic(truth, close), mocap_scores._probabilistic(truth, far)
     assert max(good[0]) < 0.1 < 4 < min(bad[0])
     assert max(good[1]) < 0.5 < 8 < min(bad[1])
     assert min(good[2]["0.95"]) > 0.8
@@ -107,13 +118,13 @@ def test_a_perfect_and_a_hopeless_forecast_are_told_apart():
 
 def test_scores_of_other_seeds_and_of_other_settings_are_kept(tmp_path):
     path, setting = tmp_path / "scores.json", mocap.MocapSetting(setup=2)
-    assert mocap.read_other_rows(path, setting, [0]) == []
+    assert mocap_scores.read_other_rows(path, setting, [0]) == []
     row = lambda seed, **changes: {
         "setting": dataclasses.asdict(dataclasses.replace(setting, **changes)),
         "seed": seed,
     }
     path.write_text(json.dumps([row(0), row(0, beta=0.5), row(1), row(2, beta=0.5), row(3)]))
-    kept = mocap.read_other_rows(path, setting, range(2))
+    kept = mocap_scores.read_other_rows(path, setting, range(2))
     assert [(found["seed"], found["setting"]["beta"]) for found in kept] == [
         (0, 0.5),
         (2, 0.5),
@@ -126,4 +137,4 @@ def test_a_file_that_is_no_scores_is_not_taken_for_one(content, tmp_path):
     path = tmp_path / "scores.json"
     path.write_text(content)
     with pytest.raises(ValueError, match="holds no scores of this table, and is not overwritten"):
-        mocap.read_other_rows(path, mocap.MocapSetting(setup=2), [0])
+        mocap_scores.read_other_rows(path, mocap.MocapSetting(setup=2), [0])

@@ -12,9 +12,11 @@ from stochflow.latent import (
     FilteringPosterior,
     GaussianEmission,
     JoinedPosterior,
+    KalmanPosterior,
     LatentFlow,
     LatentUnits,
     ObservedFlow,
+    PeriodicEmission,
     PoissonEmission,
     Series,
     SmoothingPosterior,
@@ -100,9 +102,13 @@ EMISSIONS = {
     "student": _emission(StudentTEmission, degrees=3.5),
     "bernoulli": _emission(BernoulliEmission),
     "poisson": _emission(PoissonEmission),
+    "periodic": PeriodicEmission(drawn(GaussianEmission, 4, CHANNELS, width=8), harmonics=2, unseen=1),
 }
 LATENT = {
     "with a bridge": LatentFlow(_flow(), EMISSIONS["normal, channel"], POSTERIORS["smooth"], _bridge()),
+    "rhythm": LatentFlow(
+        EXACT_LAWS["rhythm"], EMISSIONS["periodic"], KalmanPosterior(DIM, phases=1, starts=3)
+    ),
     "without": LatentFlow(EXACT_LAWS["ornstein_uhlenbeck"], EMISSIONS["student"], POSTERIORS["joined"]),
 }
 UNITS = LatentUnits(np.array([0.1, 0.2, 0.3]), np.array([1.0, 2.0, 3.0]), 1.5, 4.0)

@@ -68,7 +68,7 @@ def test_a_bridge_and_a_latent_flow_say_the_same(tmp_path, getkey):
 
     @eqx.filter_jit
     def look(bridge, flow):
-        path = flow.model.posterior.sample_and_log_prob(flow.units.standardise(series), key=key)
+        path = flow.model.reader.sample_and_log_prob(flow.units.standardise(series), key=key)
         seen = flow.model.emission.log_prob(series.values[0], series.mask[0], path.x[0])
         return bridge.sample(x, 2 * x, S, R, T, key=key), path, seen
 

@@ -14,6 +14,7 @@ from stochflow.laws import (
     OrnsteinUhlenbeck,
     OrnsteinUhlenbeckBridge,
     Relative,
+    Rhythm,
     Standardised,
     StandardisedBridge,
     Transformed,
@@ -27,6 +28,7 @@ OU = OrnsteinUhlenbeck([-0.7, 1e-9], [0.5, -1.0], [0.4, 1.1])
 MATRIX_OU = MatrixOrnsteinUhlenbeck(RATE, [0.2, -0.3], SCALE)
 LINEAR = LinearSDE([[-0.5, 1.0], [-1.0, -0.2]], [0.1, 0.4], SCALE, [[1.0, 0.0, 0.5], [0.3, -1.0, 0.0]])
 LANGEVIN = LinearSDE([[0.0, 1.0], [-1.0, -0.5]], [0.0, 0.0], [[0.0], [0.8]])  # noise on the velocity only
+RHYTHM = Rhythm([0.8], [0.3], 1.1, 0.4)
 GEOMETRIC = GeometricBrownianMotion([0.1, -0.3], [0.4, 0.7])
 
 # Every law takes the start `x_s`; those on x > 0 are two-dimensional too, so that one start serves all.
@@ -36,6 +38,7 @@ LAWS = {
     "matrix_ornstein_uhlenbeck": MATRIX_OU,
     "linear": LINEAR,
     "langevin": LANGEVIN,
+    "rhythm": RHYTHM,
     "geometric": GEOMETRIC,
     "cir": CIR([1.1, 0.3], [0.8, 0.6], [0.5, 0.9]),  # the density of the second is infinite at 0
     "standardised": Standardised(MATRIX_OU, [1.0, -2.0], [3.1, 0.7], 2.5, 40.0),
@@ -50,6 +53,7 @@ BRIDGES = {
     "matrix_ornstein_uhlenbeck": (MATRIX_OU, LinearBridge(MATRIX_OU)),
     "linear": (LINEAR, LinearBridge(LINEAR)),
     "langevin": (LANGEVIN, LinearBridge(LANGEVIN)),
+    "rhythm": (RHYTHM, LinearBridge(RHYTHM)),
     "geometric": (GEOMETRIC, GeometricBrownianBridge(GEOMETRIC)),
     "standardised": (
         LAWS["standardised"],

@@ -233,24 +233,22 @@ def mocap(
     """Motion capture, set-up 1 or 2: test MSE beside the paper's table, scores and coverage."""
     import jax.random as jr
 
-    from ..experiments import mocap as experiment
+    from ..experiments import mocap as experiment, mocap_scores as table
 
     path = out / f"scores-setup{setting.setup}.json"
-    kept = experiment.read_other_rows(path, setting, range(seed, seed + seeds))
+    kept = table.read_other_rows(path, setting, range(seed, seed + seeds))
     data, scores, rows = experiment.load_mocap(), [], []
     for number in range(seed, seed + seeds):
         folder = out / f"setup{setting.setup}-seed{number}"
         show = False if as_json else None
         result = experiment.train_mocap(setting, seed=number, data=data, folder=folder, progress=show)
-        scores.append(experiment.score_mocap(result.flow, setting, data=data, key=jr.key(number)))
+        scores.append(table.score_mocap(result.flow, setting, data=data, key=jr.key(number)))
         about = {"seed": number, "train_seconds": result.seconds}
         rows.append({"setting": dataclasses.asdict(setting)} | about | dataclasses.asdict(scores[-1]))
         write_json(path, sorted([*kept, *rows], key=lambda row: row["seed"]))
         if not as_json:
-            _print_table(
-                f"{number - seed + 1} of {seeds} seeds", experiment.mocap_rows(scores, setting.setup)
-            )
-            _print_table("Forecasts with their noise", experiment.quality_rows(scores))
+            _print_table(f"{number - seed + 1} of {seeds} seeds", table.mocap_rows(scores, setting.setup))
+            _print_table("Forecasts with their noise", table.quality_rows(scores))
     if as_json:
         print(json_text(rows))
         return

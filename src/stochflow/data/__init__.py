@@ -12,5 +12,5 @@ from .pairs import (
     draw_triplets as draw_triplets,
     long_gaps as long_gaps,
 )
-from .speeds import at_speeds as at_speeds
+from .speeds import at_speeds as at_speeds, thinned as thinned
 from .trajectories import Trajectories as Trajectories

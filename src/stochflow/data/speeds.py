@@ -1,4 +1,4 @@
-"""Series as if they had gone faster or slower: more paces than the data has."""
+"""Series at other speeds, and with fewer rows: more of what a few series could have shown."""
 
 from collections.abc import Sequence
 
@@ -30,6 +30,29 @@ def at_speeds(data: Trajectories, speeds: Sequence[float]) -> Trajectories:
             names.append(data.names[i] if speed == 1 else f"{data.names[i]} at speed {speed:g}")
             if data.u is not None:
                 covariates.append(_between(at, t, data.u[i, rows].astype(np.float64)))
+    return Trajectories.from_series(times, values, u=covariates if data.u is not None else None, names=names)
+
+
+def thinned(data: Trajectories, every: int) -> Trajectories:
+    """One row of every so many; each of the first so many rows of a series begins one of its own, and none is lost.
+
+    Rows that follow closely tell nearly the same. A model that takes their noise for independent is too sure of what
+    it has seen, and slower to train.
+    """
+    if every < 1:
+        raise ValueError(f"`every` must be at least 1; got {every}.")
+    if every == 1:
+        return data
+    times, values, covariates, names = [], [], [], []
+    for i, rows in enumerate(data.present):
+        kept = np.flatnonzero(rows)
+        for first in range(min(every, len(kept))):
+            part = kept[first::every]
+            times.append(data.origins[i] + data.times[i, part].astype(np.float64))
+            values.append(np.where(data.mask[i, part], data.values[i, part].astype(np.float64), np.nan))
+            names.append(f"{data.names[i]} from row {first}")
+            if data.u is not None:
+                covariates.append(data.u[i, part])
     return Trajectories.from_series(times, values, u=covariates if data.u is not None else None, names=names)
 
 

@@ -1,86 +1,105 @@
 """Motion capture: the paper's table of test errors, in both set-ups."""
 
 import dataclasses
-import json
 import math
 import os
-import warnings
-from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from ..data import Trajectories, at_speeds
+from ..data import Trajectories, at_speeds, thinned
 from ..data.mocap import FRAME, load_mocap
 from ..flows import BridgeFlow, StochasticFlow
-from ..inference import LatentDraws, forecast_latent
 from ..latent import FilteringPosterior, GaussianEmission, LatentFlow, ObservedFlow, WindowPosterior
-from ..laws import HorizonWarning
-from ..metrics import crps, energy_score
-from ..training import LatentConfig, fit_latent, principal_latent_flow
-from ..training.checkpoint import json_text
-from .paper import MOCAP_MSE
+from ..training import LatentConfig, fit_latent, principal_latent_flow, rhythmic_latent_flow
 
 CHANNELS = 50
 STATE = 6
-# The longest step of a forecast, in frames; the first is the whole horizon at once.
-STEPS = (None, 50, 10, 1)
-LEVELS = (0.5, 0.8, 0.95)
-QUARTERS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """Which frames are trained on and how many are given at test time; and, for our configuration, how many frames the
-    posterior reads at once, how many dimensions of the state it reads from all of them, the observation std, and the
-    slowest pace that the training sequences are resampled at."""
+    """Which frames are trained on and how many are given at test time; and how many frames the posterior of our
+    principal components reads at once."""
 
     train_frames: int
     given: int
     window: int
-    slow: int
-    observation_std: float
-    slowest: float
 
 
-SETUPS = {
-    1: Setup(train_frames=300, given=3, window=3, slow=0, observation_std=0.1, slowest=0.9),
-    2: Setup(train_frames=200, given=100, window=5, slow=2, observation_std=0.15, slowest=0.93),
+SETUPS = {1: Setup(train_frames=300, given=3, window=3), 2: Setup(train_frames=200, given=100, window=5)}
+
+# What each kind of model is trained with, unless the setting says otherwise; where two values stand, one a set-up.
+# How they were found is in docs/notes/mocap.md.
+RECIPES: dict[str, dict[str, Any]] = {
+    "rhythm": {
+        "steps": (1500, 1000),
+        "learning_rate": 3e-3,
+        "optimiser": "adamw",
+        "taught_steps": 0,
+        "slow": 0,
+        "slowest": (0.9, 0.93),
+        "every": 3,
+        "beta_skip": 1.0,
+        "forecast": (0.0, 20.0),
+        "skip_starts": (256, 128),
+        "transitions": None,
+        "observation_std": 0.15,
+        "log_every": 100,
+    },
+    "principal": {
+        "steps": 8000,
+        "learning_rate": 1e-2,
+        "optimiser": "muon",
+        "taught_steps": 5000,
+        "slow": (0, 2),
+        "slowest": (0.9, 0.93),
+        "every": 1,
+        "beta_skip": 2.0,
+        "forecast": 0.0,
+        "skip_starts": 256,
+        "transitions": 64,
+        "observation_std": (0.1, 0.15),
+        "log_every": 1000,
+    },
 }
-
-
-PARTS = ("principal", "paper")
+# The paper's architecture has no recipe of its own here: --parts paper asks for other weights.
+RECIPES["paper"] = RECIPES["principal"] | {"slow": 0}
 
 
 @dataclasses.dataclass(frozen=True)
 class MocapSetting:
-    """The model, the budget and the weights of a run; what is not named here is handed to the fit.
+    """The model, the budget and the weights of a run; what is not named here is handed to the fit. Where the default is
+    none, it depends on the set-up and the parts.
 
     - `setup`: of the paper, 1 or 2.
-    - `parts`: `"principal"`, a state that begins as principal components and their rates of change, read by a linear
-        window, or `"paper"`, the paper's architecture. That asks for other weights (docs/notes/mocap.md).
+    - `parts`: `"rhythm"`, a phase, a pace and styles with a posterior that is computed; `"principal"`, a state that
+        begins as principal components and their rates of change, read by a linear window, with a flow; or `"paper"`,
+        the paper's architecture. That asks for other weights (docs/notes/mocap.md).
+    - `styles`: how many styles a rhythm has.
+    - `harmonics`: of the rhythm's closed curve.
     - `components`: how many principal components.
-    - `slow`: further dimensions of the state, which a GRU reads; by default two in set-up 2, where there is a past to
-        read, and none in set-up 1.
-    - `gait`: the period of the walk, which the transition knows; 0 if it should not.
+    - `slow`: further dimensions of a principal state, which a GRU reads.
+    - `gait`: the period of the walk, which the transition of a principal state knows; 0 if it should not.
     - `width`: of the transition's networks.
     - `speeds`: at so many paces the training sequences are shown.
     - `slowest`, `fastest`: of those paces, in terms of the sequences' own.
+    - `every`: of so many frames one is trained on; each of the first so many begins a series.
     - `taught_steps`: after `steps` updates so many more, in which long gaps learn from the law itself.
     - `taught_rate`: the learning rate of those.
     - `taught_lag`: up to so many frames gaps then learn from the data.
     - `one_way`: from so many short steps of the law longer gaps then learn.
-    - `observation_std`: of the emission to begin with; by default that of the set-up.
+    - `observation_std`: of the emission to begin with.
     - `samples`: draws behind each forecast.
     """
 
     setup: int = 2
-    parts: str = "principal"
+    parts: str = "rhythm"
+    styles: int = 8
+    harmonics: int = 6
     components: int = 5
     slow: int | None = None
     gait: float = 13.5
@@ -88,36 +107,48 @@ class MocapSetting:
     speeds: int = 5
     slowest: float | None = None
     fastest: float = 1.02
-    steps: int = 8000
-    learning_rate: float = 1e-2
-    taught_steps: int = 5000
+    every: int | None = None
+    steps: int | None = None
+    learning_rate: float | None = None
+    optimiser: str | None = None
+    taught_steps: int | None = None
     taught_rate: float = 5e-3
     taught_lag: int = 60
     one_way: int = 20
     beta: float = 1.0
-    beta_skip: float = 2.0
+    beta_skip: float | None = None
+    forecast: float | None = None
     consistency: float = 0.0
     consistency_batch: int = 256
+    one_to_two: float = 1.0
+    two_to_one: float = 1.0
+    bridge_steps: int = 0
     skip_lag: int | None = None
-    skip_starts: int = 256
+    skip_starts: int | None = None
     skip_samples: int = 1
     skip_scheme: str = "lag"
-    transitions: int = 64
+    transitions: int | None = None
     observation_std: float | None = None
     common_scale: bool = True
     input_noise: float = 0.0
     weights_warmup: int = 0
     samples: int = 200
-    log_every: int = 1000
+    log_every: int | None = None
 
     def __post_init__(self):
         if self.setup not in SETUPS:
             raise ValueError(f"`setup` must be 1 or 2; got {self.setup}.")
-        if self.parts not in PARTS:
-            raise ValueError(f"`parts` must be one of {', '.join(PARTS)}; got {self.parts!r}.")
+        if self.parts not in RECIPES:
+            raise ValueError(f"`parts` must be one of {', '.join(RECIPES)}; got {self.parts!r}.")
+        for name, value in RECIPES[self.parts].items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value[self.setup - 1] if isinstance(value, tuple) else value)
         for name in ("gait", "slow", "taught_steps"):
-            if (value := getattr(self, name)) is not None and not value >= 0:
+            if not (value := getattr(self, name)) >= 0:
                 raise ValueError(f"`{name}` must be at least 0; got {value}.")
+        for name in ("every", "styles", "harmonics", "samples"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1; got {getattr(self, name)}.")
         if not self.taught_rate > 0:
             raise ValueError(f"`taught_rate` must be positive; got {self.taught_rate}.")
         slowest = self.chosen("slowest")
@@ -131,23 +162,27 @@ class MocapSetting:
         self.fit_config()  # which refuses what `fit_latent` would, before any data is read
 
     def chosen(self, name: str) -> Any:
-        """A setting that depends on the set-up, unless it was given."""
-        given = getattr(self, name)
-        return getattr(SETUPS[self.setup], name) if given is None else given
+        """A setting that the recipe has filled in, where it was not given."""
+        return getattr(self, name)
 
     def fit_config(self) -> LatentConfig:
         return LatentConfig(
-            steps=self.steps,
-            log_every=self.log_every,
+            steps=self.chosen("steps"),
+            log_every=self.chosen("log_every"),
             batch_size=16,
-            learning_rate=self.learning_rate,
+            learning_rate=self.chosen("learning_rate"),
+            optimiser=self.chosen("optimiser"),
             ema=0.99,
             beta=self.beta,
-            beta_skip=self.beta_skip,
+            beta_skip=self.chosen("beta_skip"),
             consistency=self.consistency,
             consistency_batch=self.consistency_batch,
+            one_to_two=self.one_to_two,
+            two_to_one=self.two_to_one,
+            bridge_steps=self.bridge_steps,
+            forecast=self.chosen("forecast"),
             skip_lag=self.skip_lag,
-            skip_starts=self.skip_starts,
+            skip_starts=self.chosen("skip_starts"),
             skip_samples=self.skip_samples,
             skip_scheme=self.skip_scheme,
             transitions=self.transitions,
@@ -160,8 +195,8 @@ class MocapSetting:
     def taught_config(self) -> LatentConfig:
         return dataclasses.replace(
             self.fit_config(),
-            steps=self.taught_steps,
-            log_every=math.gcd(self.taught_steps, self.log_every),
+            steps=self.chosen("taught_steps"),
+            log_every=math.gcd(self.chosen("taught_steps"), self.chosen("log_every")),
             learning_rate=self.taught_rate,
             consistency=1.0,
             one_way=self.one_way,
@@ -169,10 +204,19 @@ class MocapSetting:
         )
 
     def model(self, train: Trajectories, *, key: PRNGKeyArray) -> LatentFlow:
-        """The chosen parts, with the saturating clock."""
+        """The chosen parts; flows with the saturating clock."""
         std = self.chosen("observation_std")
         if self.parts == "paper":
             return paper_model(self.setup, observation_std=std, key=key)
+        if self.parts == "rhythm":
+            return rhythmic_latent_flow(
+                train,
+                config=self.fit_config(),
+                styles=self.styles,
+                harmonics=self.harmonics,
+                initial_std=std,
+                key=key,
+            )
         return principal_latent_flow(
             train,
             config=self.fit_config(),
@@ -222,6 +266,7 @@ def train_mocap(
     if setting.speeds > 1:
         speeds = np.linspace(setting.chosen("slowest"), setting.fastest, setting.speeds)
         train = at_speeds(train, speeds.tolist())
+    train = thinned(train, setting.chosen("every"))
 
     stages = (None, None) if folder is None else (Path(folder) / "all", Path(folder) / "taught")
     first = fit_latent(
@@ -244,166 +289,3 @@ def train_mocap(
         key=teach_key,
     )
     return MocapFit(second.flow, seconds + second.history[-1]["seconds"])
-
-
-def draws(
-    flow: ObservedFlow,
-    times: np.ndarray,
-    values: np.ndarray,
-    given: int,
-    *,
-    step: int | None,
-    samples: int,
-    key: PRNGKeyArray,
-) -> LatentDraws:
-    """Forecasts of all frames after the first `given`, each in one step or in as few as are not longer than `step`
-    frames; steps of one frame are one path."""
-    with warnings.catch_warnings():
-        # Set-up 2 asks for one frame more than the longest gap of its training frames.
-        warnings.simplefilter("ignore", HorizonWarning)
-        return forecast_latent(
-            flow,
-            times[:given],
-            values[:given],
-            times[given:],
-            samples=samples,
-            joint=step == 1,
-            max_gap=None if step is None else step * FRAME,
-            key=key,
-        )
-
-
-def mean_squared_errors(
-    flow: ObservedFlow,
-    data: Trajectories,
-    given: int,
-    *,
-    step: int | None,
-    samples: int,
-    key: PRNGKeyArray,
-) -> Float[np.ndarray, " series"]:
-    """Of the predicted mean, over all later frames and channels, sequence by sequence."""
-    found = []
-    for i in range(len(data)):
-        times, values = data.times[i].astype(np.float64), data.values[i]
-        predicted = draws(flow, times, values, given, step=step, samples=samples, key=jr.fold_in(key, i))
-        found.append(np.square(np.asarray(predicted.means.mean(axis=0)) - values[given:]).mean())
-    return np.asarray(found, np.float64)
-
-
-@dataclasses.dataclass(frozen=True)
-class MocapScores:
-    """What the table and the figures need of one trained model, on the four test sequences.
-
-    `mse` has one row a longest step, in the order of `STEPS`; scores and coverage are of one-step forecasts with the
-    noise of the emission, by quarters of the horizon.
-    """
-
-    mse: dict[str, list[float]]
-    validation_mse: list[float]
-    crps: list[float]
-    energy: list[float]
-    coverage: dict[str, list[float]]
-
-
-def read_other_rows(path: Path, setting: MocapSetting, seeds: Collection[int]) -> list[dict[str, Any]]:
-    """The rows of a file of scores that have another seed or another setting; none if there is no file."""
-    if not path.exists():
-        return []
-    same = json.loads(json_text(dataclasses.asdict(setting)))
-    try:
-        rows = json.loads(path.read_bytes())
-        if isinstance(rows, list):
-            again = [(row["setting"] == same) & (row["seed"] in seeds) for row in rows]
-            return [row for row, drop in zip(rows, again, strict=True) if not drop]
-    except (ValueError, TypeError, KeyError):
-        pass
-    raise ValueError(
-        f"{path} holds no scores of this table, and is not overwritten: move it away, or choose another folder."
-    )
-
-
-def step_name(step: int | None) -> str:
-    return "one step" if step is None else f"steps of {step}"
-
-
-def score_mocap(
-    flow: ObservedFlow,
-    setting: MocapSetting,
-    *,
-    data: dict[str, Trajectories] | None = None,
-    key: PRNGKeyArray,
-) -> MocapScores:
-    """Errors for every longest step, and proper scores and coverage of the one-step forecast."""
-    data = load_mocap() if data is None else data
-    given, samples = SETUPS[setting.setup].given, setting.samples
-    errors = {
-        step_name(step): mean_squared_errors(
-            flow, data["test"], given, step=step, samples=samples, key=key
-        ).tolist()
-        for step in STEPS
-    }
-    validation = mean_squared_errors(
-        flow, data["validation"], given, step=None, samples=samples, key=key
-    ).tolist()
-    truth, drawn = [], []
-    for i in range(len(data["test"])):
-        times, values = data["test"].times[i].astype(np.float64), data["test"].values[i]
-        found = draws(flow, times, values, given, step=None, samples=samples, key=jr.fold_in(key, 100 + i))
-        truth.append(values[given:])
-        drawn.append(np.asarray(found.values))
-    return MocapScores(errors, validation, *_probabilistic(np.stack(truth), np.stack(drawn, axis=1)))
-
-
-def _probabilistic(truth, drawn):
-    """CRPS, energy score and coverage by quarters; `truth` is (series, frames, channels), `drawn` has samples first."""
-    each_crps = jax.jit(jax.vmap(crps, in_axes=(1, 0)))(
-        drawn.reshape(len(drawn), -1), truth.reshape(-1)
-    ).reshape(truth.shape)
-    samples, channels = len(drawn), truth.shape[2]
-    forecasts = np.moveaxis(drawn, 0, 2).reshape(-1, samples, channels)
-    pairs = jnp.asarray(forecasts), jnp.asarray(truth.reshape(-1, channels))
-    each_energy = jax.lax.map(lambda pair: energy_score(*pair), pairs).reshape(truth.shape[:2])
-    quarter = lambda values: [
-        float(part.mean()) for part in np.array_split(np.asarray(values), QUARTERS, axis=1)
-    ]
-    inside = {}
-    for level in LEVELS:
-        low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
-        # Channels that never move are left out: any interval holds them or none does.
-        moving = truth.std(axis=(0, 1)) > 0
-        inside[f"{level:g}"] = quarter(((truth >= low) & (truth <= high))[:, :, moving])
-    return quarter(each_crps), quarter(each_energy), inside
-
-
-def t_interval(values: list[float]) -> float:
-    """Half the width of the 95 % interval of a mean, by Student's t; nan for a single value."""
-    from scipy.stats import t
-
-    if len(values) < 2:
-        return float("nan")
-    return float(t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
-
-
-def mocap_rows(scores: list[MocapScores], setup: int) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The paper's table for one set-up, and ours below it, one row a longest step."""
-    rows = [(f"paper: {name}", cell) for name, cell in MOCAP_MSE[setup].items()]
-    for step in STEPS:
-        means = [float(np.mean(score.mse[step_name(step)])) for score in scores]
-        spread = "" if len(means) < 2 else f" ± {t_interval(means):.2f}"
-        rows.append((f"stochflow: {step_name(step)} ({len(means)} seeds)", f"{np.mean(means):.2f}{spread}"))
-    return ("", f"test MSE, set-up {setup}"), rows
-
-
-def quality_rows(scores: list[MocapScores]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Scores and coverage by quarters of the horizon, mean over seeds."""
-    mean = lambda pick: np.mean([pick(score) for score in scores], axis=0)
-    cells = lambda values, form: [form.format(value) for value in values]
-    rows = [
-        ("CRPS", *cells(mean(lambda s: s.crps), "{:.3f}")),
-        ("energy score", *cells(mean(lambda s: s.energy), "{:.2f}")),
-    ]
-    for level in LEVELS:
-        held = mean(lambda s, level=level: s.coverage[f"{level:g}"])
-        rows.append((f"inside {level:.0%} intervals", *cells(held, "{:.1%}")))
-    return ("one-step forecasts", *[f"quarter {i + 1}" for i in range(QUARTERS)]), rows

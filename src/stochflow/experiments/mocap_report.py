@@ -13,16 +13,8 @@ from ..data import Trajectories
 from ..data.mocap import FRAME
 from ..latent import ObservedFlow
 from ..metrics import interleave
-from .mocap import (
-    SETUPS,
-    STEPS,
-    MocapScores,
-    MocapSetting,
-    draws,
-    mocap_rows,
-    quality_rows,
-    step_name,
-)
+from .mocap import SETUPS, MocapSetting
+from .mocap_scores import STEPS, MocapScores, draws, mocap_rows, quality_rows, step_name
 
 # Joint angles that are drawn: those that move most.
 SHOWN = 4

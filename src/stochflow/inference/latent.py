@@ -104,13 +104,12 @@ def forecast_latent(
 def _draw(flow, series, start, grid, max_gap, joint, samples, key):
     model, units = flow.model, flow.units
     transition = with_padded_widths(model.transition)
-    marginals = model.posterior.marginals(series)
-    mean, std = marginals.mean[-1], marginals.std[-1]
+    last = model.reader.last(series)
     u = None if series.u is None else series.u[-1]
 
     def one(i):
         start_key, move_key, noise_key = jr.split(jr.fold_in(key, i), 3)
-        x = mean + std * jr.normal(start_key, mean.shape, mean.dtype)
+        x, _ = last.transform_and_log_prob(jr.normal(start_key, last.mean.shape, last.mean.dtype))
         if joint:
             times = np.concatenate([[start], grid])
             states = rollout(transition, x, times, max_gap=max_gap, u=u, key=move_key)[1:]
@@ -199,7 +198,7 @@ def impute_latent(
         )
     before = np.clip(np.searchsorted(known, wanted + slack, side="right") - 1, 0, len(known) - 1)
     at_row = np.abs(known[before] - wanted) <= slack
-    if not at_row.all() and flow.model.bridge is None:
+    if not at_row.all() and flow.model.between is None:
         raise ValueError("`flow.model.bridge` must be there to draw states between observations.")
     after = np.minimum(before + 1, len(known) - 1)
     first = np.diff(before, prepend=-1) > 0
@@ -210,23 +209,24 @@ def impute_latent(
 @eqx.filter_jit
 def _impute(flow, series, plan, samples, key):
     model, units, context = flow.model, flow.units, flow.model.posterior.context
+    bridge = model.between
     times = series.times[context:]
 
     def one(i):
         path_key, bridge_key, noise_key = jr.split(jr.fold_in(key, i), 3)
-        path = model.posterior.sample_and_log_prob(series, key=path_key).x[context:]
+        path = model.reader.sample_and_log_prob(series, key=path_key).x[context:]
 
         def step(carry, now):
             x_last, last = carry
             before, after, at_row, first, r, number = now
             x_s, s = jnp.where(first, path[before], x_last), jnp.where(first, times[before], last)
-            if model.bridge is None:
+            if bridge is None:
                 x = path[before]
             else:
                 t = jnp.where(at_row, r + 1, times[after])  # at a row no bridge is needed, and none must fail
                 s_before = jnp.where(at_row, r - 1, s)
                 u = None if series.u is None else series.u[context + before]
-                between = model.bridge.sample(
+                between = bridge.sample(
                     x_s, path[after], s_before, r, t, u, key=jr.fold_in(bridge_key, number)
                 )
                 x = jnp.where(at_row, path[before], between)

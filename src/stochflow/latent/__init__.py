@@ -9,10 +9,13 @@ from .emissions import (
     AbstractEmission as AbstractEmission,
     BernoulliEmission as BernoulliEmission,
     GaussianEmission as GaussianEmission,
+    PeriodicEmission as PeriodicEmission,
     PoissonEmission as PoissonEmission,
     StudentTEmission as StudentTEmission,
 )
-from .model import InitialLaw as InitialLaw, LatentFlow as LatentFlow, latent_flow as latent_flow
+from .initial import InitialLaw as InitialLaw
+from .kalman import KalmanPosterior as KalmanPosterior
+from .model import LatentFlow as LatentFlow, latent_flow as latent_flow
 from .posteriors import (
     AbstractPosterior as AbstractPosterior,
     FilteringPosterior as FilteringPosterior,

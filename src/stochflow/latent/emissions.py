@@ -1,6 +1,7 @@
 """Emissions: what is observed of a state."""
 
 import abc
+import math
 
 import equinox as eqx
 import jax
@@ -31,6 +32,12 @@ class AbstractEmission(eqx.Module):
     @abc.abstractmethod
     def mean(self, x: Float[Array, " dim"]) -> Float[Array, " channels"]:
         """What is expected of each channel."""
+
+    @abc.abstractmethod
+    def mean_and_std(
+        self, x: Float[Array, " dim"]
+    ) -> tuple[Float[Array, " channels"], Float[Array, " channels"]]:
+        """What is expected of each channel, and its standard deviation."""
 
     @abc.abstractmethod
     def sample(self, x: Float[Array, " dim"], *, key: PRNGKeyArray) -> Float[Array, " channels"]:
@@ -75,10 +82,7 @@ class GaussianEmission(AbstractEmission):
         self.std = std
         self.initial_std = float(initial_std)
 
-    def mean_and_std(
-        self, x: Float[Array, " dim"]
-    ) -> tuple[Float[Array, " channels"], Float[Array, " channels"]]:
-        """Both, one number a channel."""
+    def mean_and_std(self, x):
         out = self.net(x)
         raw = out[self.channels :] if self.std == "state" else self.raw_std
         std = self.initial_std if self.std == "fixed" else LEAST_STD + jax.nn.softplus(raw)
@@ -98,7 +102,10 @@ class GaussianEmission(AbstractEmission):
 
 
 class StudentTEmission(AbstractEmission):
-    """Student's t around a decoded mean, with a learnt scale a channel: for data with outliers."""
+    """Student's t around a decoded mean, with a learnt scale a channel: for data with outliers.
+
+    Up to two `degrees` of freedom there is no standard deviation; in its place stands the scale.
+    """
 
     net: eqx.nn.MLP
     raw_scale: Float[Array, " channels"]
@@ -132,6 +139,10 @@ class StudentTEmission(AbstractEmission):
     def mean(self, x):
         return self.net(x)
 
+    def mean_and_std(self, x):
+        wider = math.sqrt(self.degrees / (self.degrees - 2)) if self.degrees > 2 else 1.0
+        return self.net(x), wider * self._scale()
+
     def log_prob(self, value, mask, x):
         mean, scale, nu = self.net(x), self._scale(), self.degrees
         distance = (jnp.where(mask, value, mean) - mean) / scale
@@ -163,6 +174,10 @@ class BernoulliEmission(AbstractEmission):
     def mean(self, x):
         return jax.nn.sigmoid(self.net(x))
 
+    def mean_and_std(self, x):
+        mean = self.mean(x)
+        return mean, jnp.sqrt(jnp.maximum(mean * (1 - mean), LEAST_STD**2))
+
     def log_prob(self, value, mask, x):
         logits = self.net(x)
         value = jnp.where(mask, value, 0.0)
@@ -188,6 +203,10 @@ class PoissonEmission(AbstractEmission):
     def mean(self, x):
         return jnp.exp(self.net(x))
 
+    def mean_and_std(self, x):
+        mean = self.mean(x)
+        return mean, jnp.sqrt(jnp.maximum(mean, LEAST_STD**2))
+
     def log_prob(self, value, mask, x):
         log_rate = self.net(x)
         value = jnp.where(mask, value, 0.0)
@@ -196,6 +215,64 @@ class PoissonEmission(AbstractEmission):
     def sample(self, x, *, key):
         mean = self.mean(x)
         return jr.poisson(key, mean).astype(mean.dtype)
+
+
+class PeriodicEmission(AbstractEmission):
+    r"""An emission that sees the last coordinates of the state as phases, through their sines and cosines.
+
+    $$o \sim p(\,\cdot \mid y, \cos\theta, \sin\theta, \dots, \cos h\theta, \sin h\theta), \qquad x = (y, \theta)$$
+
+    `emission` is any other, whose states are as long as [`features`][stochflow.latent.PeriodicEmission.features] of a
+    state: `phases` times `2 * harmonics` numbers in place of the phases. The first `unseen` coordinates it does not
+    see: they move the others and are known by that alone, as a pace is.
+    """
+
+    emission: AbstractEmission
+    phases: int = eqx.field(static=True)
+    harmonics: int = eqx.field(static=True)
+    unseen: int = eqx.field(static=True)
+
+    def __init__(self, emission: AbstractEmission, *, phases: int = 1, harmonics: int = 1, unseen: int = 0):
+        if phases < 1 or harmonics < 1 or unseen < 0:
+            raise ValueError(
+                "`phases` and `harmonics` must be at least 1 and `unseen` at least 0; got "
+                f"{phases}, {harmonics} and {unseen}."
+            )
+        if emission.dim < 2 * phases * harmonics:
+            raise ValueError(
+                f"`emission` must have states of at least the {2 * phases * harmonics} sines and cosines; got "
+                f"{emission.dim}."
+            )
+        self.emission = emission
+        self.phases = phases
+        self.harmonics = harmonics
+        self.unseen = unseen
+
+    @property
+    def dim(self) -> int:
+        return self.emission.dim - (2 * self.harmonics - 1) * self.phases + self.unseen
+
+    @property
+    def channels(self) -> int:
+        return self.emission.channels
+
+    def features(self, x: Float[Array, " dim"]) -> Float[Array, " features"]:
+        """The state as `emission` sees it."""
+        _, seen, phases = jnp.split(x, [self.unseen, self.dim - self.phases])
+        angles = (jnp.arange(1, self.harmonics + 1)[:, None] * phases[None]).ravel()
+        return jnp.concatenate([seen, jnp.cos(angles), jnp.sin(angles)])
+
+    def mean(self, x):
+        return self.emission.mean(self.features(x))
+
+    def mean_and_std(self, x):
+        return self.emission.mean_and_std(self.features(x))
+
+    def log_prob(self, value, mask, x):
+        return self.emission.log_prob(value, mask, self.features(x))
+
+    def sample(self, x, *, key):
+        return self.emission.sample(self.features(x), key=key)
 
 
 def _over_observed(log_probs, mask):

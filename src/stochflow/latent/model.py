@@ -2,35 +2,16 @@
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+from jaxtyping import PRNGKeyArray
 
 from ..flows import BridgeFlow, StochasticFlow
-from ..laws import AbstractBridge, AbstractTransition
+from ..laws import AbstractBridge, AbstractGaussianTransition, AbstractTransition, LinearBridge
 from .emissions import AbstractEmission, GaussianEmission
+from .initial import InitialLaw
 from .posteriors import AbstractPosterior, FilteringPosterior, SmoothingPosterior, WindowPosterior
 
-LOG_2PI = 1.8378770664093453
 POSTERIORS = {"filter": FilteringPosterior, "smooth": SmoothingPosterior, "window": WindowPosterior}
-
-
-class InitialLaw(eqx.Module):
-    """The law of the first state: a learnt normal, one mean and one standard deviation a dimension."""
-
-    mean: Float[Array, " dim"]
-    log_std: Float[Array, " dim"]
-
-    def __init__(self, dim: int):
-        self.mean = jnp.zeros(dim)
-        self.log_std = jnp.zeros(dim)
-
-    def log_prob(self, x: Float[Array, " dim"]) -> Scalar:
-        distance = (x - self.mean) * jnp.exp(-self.log_std)
-        return -(0.5 * (distance**2 + LOG_2PI) + self.log_std).sum()
-
-    def sample(self, *, key: PRNGKeyArray) -> Float[Array, " dim"]:
-        return self.mean + jnp.exp(self.log_std) * jr.normal(key, self.mean.shape, self.mean.dtype)
 
 
 class LatentFlow(eqx.Module):
@@ -41,7 +22,8 @@ class LatentFlow(eqx.Module):
     - `transition`: how the hidden state moves; any gap in one step.
     - `emission`: what is observed of it.
     - `posterior`: from observations to states.
-    - `bridge`: for the consistency loss and for states between observations; may be `None`.
+    - `bridge`: for the consistency loss and for states between observations; may be `None`, and need not be given for
+        a transition with Gaussian steps, whose bridge is known.
     - `initial`: the law of the first state.
 
     Every part may be any that has its interface; [`latent_flow`][stochflow.latent_flow] builds a usual set.
@@ -79,6 +61,19 @@ class LatentFlow(eqx.Module):
     @property
     def channels(self) -> int:
         return self.emission.channels
+
+    @property
+    def between(self) -> AbstractBridge | None:
+        """The law of states between two others: `bridge` or, where there is none and steps are Gaussian, the exact
+        one of the transition."""
+        if self.bridge is None and isinstance(self.transition, AbstractGaussianTransition):
+            return LinearBridge(self.transition)
+        return self.bridge
+
+    @property
+    def reader(self) -> AbstractPosterior:
+        """The posterior, with the parts of this model at hand if it computes with them."""
+        return self.posterior.of(self.transition, self.emission, self.initial)
 
 
 def latent_flow(

@@ -10,6 +10,9 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..flows.activations import softplus
+from ..laws import AbstractTransition, Gaussian
+from .emissions import AbstractEmission
+from .initial import InitialLaw
 from .series import Series
 
 # No posterior is surer than this, in standard deviations of the state: a floor for the logarithm.
@@ -37,6 +40,13 @@ class Marginals(NamedTuple):
     std: Float[Array, "rows dim"]
 
 
+class Reading(NamedTuple):
+    """A path, and the law of each state given the rows up to it; `None` where the posterior reads the future too."""
+
+    path: PathSample
+    filtered: Gaussian | None  # with the rows in front
+
+
 class AbstractPosterior(eqx.Module):
     r"""$q(x_{t_0}, \dots, x_{t_n} \mid o)$ for one series.
 
@@ -55,6 +65,27 @@ class AbstractPosterior(eqx.Module):
     @abc.abstractmethod
     def marginals(self, series: Series) -> Marginals:
         """The law of each state on its own."""
+
+    def read(self, series: Series, *, key: PRNGKeyArray) -> "Reading":
+        """A path of states, and what the past alone tells of each, where the posterior knows."""
+        path = self.sample_and_log_prob(series, key=key)
+        if not self.independent:
+            return Reading(path, None)
+        mean, std = self.marginals(series)
+        return Reading(path, jax.vmap(lambda mean, std: Gaussian(mean, jnp.diag(std)))(mean, std))
+
+    def last(self, series: Series) -> Gaussian:
+        """The law of the state at the last row, where a forecast starts from; the series has no padding."""
+        mean, std = self.marginals(series)
+        return Gaussian(mean[-1], jnp.diag(std[-1]))
+
+    def of(
+        self, transition: AbstractTransition, emission: AbstractEmission, initial: InitialLaw
+    ) -> "AbstractPosterior":
+        """The posterior of a model with these parts. An amortised one has learnt what to make of them and is
+        returned as it is; one that computes with them takes them from here."""
+        del transition, emission, initial
+        return self
 
 
 class WindowPosterior(AbstractPosterior):

@@ -45,5 +45,6 @@ from .ornstein_uhlenbeck import (
     OrnsteinUhlenbeckBridge as OrnsteinUhlenbeckBridge,
 )
 from .relative import Relative as Relative
+from .rhythm import Rhythm as Rhythm
 from .standardised import Standardised as Standardised, StandardisedBridge as StandardisedBridge
 from .transformed import Support as Support, Transformed as Transformed, horizon_of as horizon_of

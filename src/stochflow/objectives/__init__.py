@@ -17,6 +17,7 @@ from .consistency import (
 from .elbo import (
     Terms as Terms,
     elbo_terms as elbo_terms,
+    forecast_energy as forecast_energy,
     path_terms as path_terms,
     skip_ahead_gap as skip_ahead_gap,
     state_rows as state_rows,

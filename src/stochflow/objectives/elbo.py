@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar, ScalarLike
 
-from ..latent import LatentFlow, PathSample, Series
-from ..laws import AbstractTransition
+from ..latent import AbstractEmission, LatentFlow, PathSample, Series
+from ..laws import AbstractTransition, Gaussian
 
 
 class Terms(NamedTuple):
@@ -32,7 +33,7 @@ def state_rows(model: LatentFlow, series: Series) -> Bool[Array, " rows"]:
 
 def elbo_terms(model: LatentFlow, series: Series, *, key: PRNGKeyArray) -> Terms:
     """The terms of the bound at one path drawn from the posterior."""
-    return path_terms(model, series, model.posterior.sample_and_log_prob(series, key=key))
+    return path_terms(model, series, model.reader.sample_and_log_prob(series, key=key))
 
 
 def path_terms(model: LatentFlow, series: Series, path: PathSample) -> Terms:
@@ -70,3 +71,40 @@ def skip_ahead_gap(
     Its mean is the KL divergence of a forecast that skips the rows between from what the posterior makes of row $j$.
     """
     return log_q - law.log_prob(x_j, x_i, s, t, u)
+
+
+# Keeps the root of a squared distance smooth at zero, in units of the data's standard deviation.
+SMOOTH = 1e-3
+
+
+def forecast_energy(
+    law: AbstractTransition,
+    emission: AbstractEmission,
+    start: Gaussian,
+    value: Float[Array, " channels"],
+    mask: Bool[Array, " channels"],
+    s: ScalarLike,
+    t: ScalarLike,
+    u: Float[Array, " cond"] | None = None,
+    *,
+    key: PRNGKeyArray,
+) -> Scalar:
+    r"""The energy score of a forecast of one row, by two draws: $\tfrac12\big(|O - o| + |O' - o| - |O - O'|\big)$.
+
+    Its mean is smallest for the true law of what is to be observed. Each draw starts from a state of its own, drawn
+    from `start`, what the past has told, and takes one step; noise is normal with the emission's standard deviation.
+    """
+    start_key, step_key, noise_key = jr.split(key, 3)
+
+    def draw(start_noise, step_noise, noise):
+        x_s, _ = start.transform_and_log_prob(start_noise)
+        x_t = law.transform(step_noise, x_s, s, t, u)
+        mean, std = emission.mean_and_std(x_t)
+        return mean + std * noise
+
+    normal = lambda key, size: jr.normal(key, (2, size), start.mean.dtype)
+    one, other = jax.vmap(draw)(
+        normal(start_key, law.dim), normal(step_key, law.dim), normal(noise_key, value.shape[0])
+    )
+    distance = lambda gap: jnp.sqrt(jnp.where(mask, gap**2, 0.0).sum() + SMOOTH**2)
+    return 0.5 * (distance(one - value) + distance(other - value) - distance(one - other))

@@ -192,6 +192,8 @@ class LatentConfig(RunConfig):
 
     - `beta`: the weight of the KL divergence from one row to the next.
     - `beta_skip`: that of the skip-ahead KL divergence, from a row to one further on.
+    - `forecast`: the weight of the energy score of forecasts over such skips, each from what the past tells of its
+        first row: what a forecast is worth in the units of the data. Not for smoothing posteriors.
     - `skip_lag`: the furthest row on, τ; all that there are by default.
     - `skip_scheme`: from a row drawn first, rows on drawn `"uniform"`ly, as in the paper, or by the `"log"` of their
         number; `"lag"` draws the number of rows on first, uniformly, and then a row that has room for it, so that the
@@ -217,6 +219,7 @@ class LatentConfig(RunConfig):
     consistency_batch: int | None = 256
     beta: float = 1.0
     beta_skip: float = 1.0
+    forecast: float = 0.0
     skip_lag: int | None = None
     skip_scheme: str = "uniform"
     skip_starts: int = 256
@@ -233,7 +236,7 @@ class LatentConfig(RunConfig):
         RunConfig.__post_init__(self)
         self._require_all(("skip_starts", "skip_samples"), _is_count, "a positive integer")
         self._require_all(("weights_warmup",), _is_natural, "an integer ≥ 0")
-        self._require_all(("beta", "beta_skip", "input_noise"), lambda v: v >= 0, "at least 0")
+        self._require_all(("beta", "beta_skip", "forecast", "input_noise"), lambda v: v >= 0, "at least 0")
         self._require_all(("time_unit",), _is_positive_or_none, "positive, or None")
         self._require_all(("transitions",), _is_count_or_none, "a positive integer, or None")
         at_least_two = lambda v: v is None or (_is_count(v) and v >= 2)

@@ -15,8 +15,8 @@ from jaxtyping import PRNGKeyArray
 
 from ..data import Trajectories, long_gaps
 from ..data.batches import compact_series, draw_series
-from ..latent import LatentFlow, LatentUnits, ObservedFlow
-from ..objectives import bridge_loss, elbo_terms, one_way_loss, stacked_gaps, state_rows
+from ..latent import LatentFlow, LatentUnits, ObservedFlow, SmoothingPosterior
+from ..objectives import bridge_loss, elbo_terms, forecast_energy, one_way_loss, stacked_gaps, state_rows
 from .checkpoint import RunFolder, describe, fingerprint
 from .config import LatentConfig
 from .devices import SHARED, my_key, my_rows, my_share
@@ -107,6 +107,7 @@ class _Objective:
     def loss(self, model, data, step, key):
         states_key, *own_keys = jr.split(key, 5)
         move_key, skip_key, triplet_key, noise_key = (my_key(own) for own in own_keys)
+        forecast_key = jr.fold_in(skip_key, 1)
         config = _shared(self.config)
         batch, states = self._states(model, data, states_key)
         moves = states.moves(config.transitions, key=move_key)
@@ -123,6 +124,8 @@ class _Objective:
             "kl": states.kl_a_row(model, moves.mean(moves.log_q - log_prob[:number])),
             "skip": skips.mean(skips.log_q - log_prob[number:]),
         } | gaps
+        if config.forecast > 0:
+            terms["forecast"] = self._forecast(model, batch, states, forecast_key)
         risen = jnp.minimum(1.0, (step + 1) / (config.weights_warmup + 1)).astype(log_prob.dtype)
         weights = {
             "kl": config.beta,
@@ -130,11 +133,33 @@ class _Objective:
             "one_to_two": config.consistency * config.one_to_two,
             "two_to_one": config.consistency * config.two_to_one,
             "taught": config.consistency,
+            "forecast": config.forecast,
         }
         total = terms["reconstruction"] + risen * sum(
             weights[name] * terms[name] for name in weights if name in terms
         )
         return total, terms
+
+    def _forecast(self, model, batch, states, key):
+        """The energy score of forecasts over skips, each from what the past tells of its first row."""
+        row_key, noise_key = jr.split(key)
+        series, first, last = states.skip_rows(_shared(self.config), key=row_key)
+        steps = states.steps(series, first, last)
+        starts = jax.tree.map(lambda leaf: leaf[series, first], states.filtered)
+        last = jnp.minimum(last, batch.times.shape[1] - 1)
+        score = lambda *row, key: forecast_energy(model.transition, model.emission, *row, key=key)
+        s, t, u = steps.pairs.s, steps.pairs.t, steps.pairs.u
+        axes = (0, 0, 0, 0, 0, None if u is None else 0)
+        scores = jax.vmap(lambda k, *row: score(*row, key=k), in_axes=(0, *axes))(
+            jr.split(noise_key, len(series)),
+            starts,
+            batch.values[series, last],
+            batch.mask[series, last],
+            s,
+            t,
+            u,
+        )
+        return steps.mean(scores)
 
     def bridge_loss(self, model, data, step, key):
         del step
@@ -177,10 +202,11 @@ class _Objective:
             kept = jr.uniform(drop_key, batch.times.shape) >= self.config.drop_rows
             read = read._replace(mask=read.mask & kept[:, :, None])
         keys = jr.split(path_key, batch.times.shape[0])
-        path = jax.vmap(lambda series, k: model.posterior.sample_and_log_prob(series, key=k))(read, keys)
+        path, filtered = jax.vmap(lambda series, k: model.reader.read(series, key=k))(read, keys)
         rows = jax.vmap(lambda series: state_rows(model, series))(batch)
         context = model.posterior.context
-        return batch, States(path.x, path.log_prob, batch.times, batch.u, rows, rows.sum(axis=1), context)
+        counts = rows.sum(axis=1)
+        return batch, States(path.x, path.log_prob, filtered, batch.times, batch.u, rows, counts, context)
 
 
 def _shared(config: LatentConfig) -> LatentConfig:
@@ -257,6 +283,10 @@ def _check(model, data, config, validation):
         raise ValueError(f"`model` has {model.channels} channels but the trajectories have {data.dim}.")
     if config.consistency > 0 and model.bridge is None and not config.one_way:
         raise ValueError("`model.bridge` must be there when `config.consistency` is positive.")
+    if config.forecast > 0 and isinstance(model.posterior, SmoothingPosterior):
+        raise ValueError(
+            "`config.forecast` must be 0 for a smoothing posterior, which cannot tell a state by the past alone."
+        )
     if config.patience is not None and validation is None:
         raise ValueError("`validation` must be given when `config.patience` is set.")
     rows = int(data.present.sum(1).max())

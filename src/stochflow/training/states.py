@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Scalar
 from ..data.batches import draw_lags, draw_rows, draw_rows_with_room
 from ..data.pairs import Pairs, Triplets, triplet_times
 from ..latent import LatentFlow, Series
+from ..laws import Gaussian
 from .config import LatentConfig
 
 
@@ -26,10 +27,12 @@ class Steps(NamedTuple):
 
 
 class States(NamedTuple):
-    """A path of states of each series; `counts` tells how many rows, from `context` on, have one."""
+    """A path of states of each series; `counts` tells how many rows, from `context` on, have one. `filtered` is the law
+    of each given the rows up to it, where the posterior knows."""
 
     x: Float[Array, "series rows dim"]
     log_q: Float[Array, "series rows"]
+    filtered: Gaussian | None
     times: Float[Array, "series rows"]
     u: Float[Array, "series rows cond"] | None
     rows: Bool[Array, "series rows"]
@@ -40,27 +43,33 @@ class States(NamedTuple):
         """Steps from a row to the next: `number` of them, or all."""
         if number is None:
             series, first = (index.ravel() for index in jnp.indices(self.rows[:, 1:].shape))
-            return self._steps(series, first, first + 1)
+            return self.steps(series, first, first + 1)
         series, row = draw_rows(jnp.maximum(self.counts - 1, 0), number, key=key)
         first = self.context + row
-        return self._steps(series, first, first + 1)
+        return self.steps(series, first, first + 1)
 
     def skips(self, config: LatentConfig, *, key: PRNGKeyArray) -> Steps:
         """Steps from a row to one at least two further on."""
+        return self.steps(*self.skip_rows(config, key=key))
+
+    def skip_rows(
+        self, config: LatentConfig, *, key: PRNGKeyArray
+    ) -> tuple[Int[Array, " steps"], Int[Array, " steps"], Int[Array, " steps"]]:
+        """Series, first and last row of each."""
         row_key, lag_key = jr.split(key)
         if config.skip_scheme == "lag":
             longest = jnp.full(config.skip_starts * config.skip_samples, self.counts.max() - 1)
             longest = longest if config.skip_lag is None else jnp.minimum(longest, config.skip_lag)
             lags = draw_lags(longest, shortest=2, scheme="uniform", key=lag_key)
             series, row = draw_rows_with_room(self.counts, lags, key=row_key)
-            return self._steps(series, self.context + row, self.context + row + lags)
+            return series, self.context + row, self.context + row + lags
         series, row = draw_rows(jnp.maximum(self.counts - 2, 0), config.skip_starts, key=row_key)
         series, row = (jnp.repeat(index, config.skip_samples) for index in (series, row))
         longest = self.counts[series] - 1 - row
         longest = longest if config.skip_lag is None else jnp.minimum(longest, config.skip_lag)
         lags = draw_lags(longest, shortest=2, scheme=config.skip_scheme, key=lag_key)
         first = self.context + row
-        return self._steps(series, first, first + lags)
+        return series, first, first + lags
 
     def triplets(self, config: LatentConfig, horizon: float, *, key: PRNGKeyArray) -> Triplets:
         """Starts at states, for the consistency loss, which does not move them."""
@@ -68,7 +77,7 @@ class States(NamedTuple):
         number = config.consistency_batch or 256
         series, row = draw_rows(jnp.maximum(self.counts - 1, 0), number, key=row_key)
         lags = draw_lags(self.counts[series] - 1 - row, shortest=1, scheme="uniform", key=lag_key)
-        pairs = self._steps(series, self.context + row, self.context + row + lags).pairs
+        pairs = self.steps(series, self.context + row, self.context + row + lags).pairs
         places = jr.uniform(place_key, (2, number), pairs.s.dtype)
         r, t = triplet_times(pairs.s, pairs.t, horizon=horizon, scheme=config.triplets, places=places)
         return Triplets(jax.lax.stop_gradient(pairs.x_s), pairs.s, r, t, pairs.u)
@@ -94,7 +103,7 @@ class States(NamedTuple):
         moves = jnp.maximum(self.counts - 1, 0).sum()
         return (first + moves * mean_of_moves) / self.counts.sum()
 
-    def _steps(self, series, first, last):
+    def steps(self, series, first, last):
         """Where there is no such step (a series is too short for it), one of length one that does not count."""
         last = jnp.minimum(last, self.times.shape[1] - 1)
         real = self.rows[series, first] & self.rows[series, last] & (last > first)
