@@ -36,7 +36,7 @@ SETUPS = {1: Setup(train_frames=300, given=3, window=3), 2: Setup(train_frames=2
 # How they were found is in docs/notes/mocap.md.
 RECIPES: dict[str, dict[str, Any]] = {
     "rhythm": {
-        "steps": (1500, 1000),
+        "steps": (1000, 600),
         "learning_rate": 3e-3,
         "optimiser": "adamw",
         "taught_steps": 0,
