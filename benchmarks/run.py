@@ -35,7 +35,8 @@ TARGETS = [
     Target("consistency, 512, 1", "the same, 512 rows, one device", 5),
     Target("consistency, as many each way, 256, 2", "256 rows, 256 triplets each way, two devices", 5),
     Target("consistency, as many each way, 512, 2", "512 rows, 512 triplets each way, two devices", 5),
-    Target("forecast", "latent SDE by plain scan over a latent flow, a whole forecast", 50, at_least=True),
+    Target("forecast", "latent SDE by plain scan over our latent flow, a whole forecast", 50, at_least=True),
+    Target("forecast, paper's size", "the same over a latent flow of the paper's size", 50, at_least=True),
     Target("compile, 1", "seconds to trace, lower and compile a step, one device", 10),
     Target("compile, 2", "the same, two devices", 10),
 ]

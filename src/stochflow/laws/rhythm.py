@@ -1,12 +1,13 @@
 """A phase that runs at a pace which wanders: what comes back, but not on the dot."""
 
 import math
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Scalar
 
 from .checks import as_positive, as_vector, check_states, require
-from .gaps import hold_log_prob, positive_gap, time_gap
+from .gaps import hold_log_prob, hold_sample, positive_gap, time_gap
 from .gaussian import AbstractGaussianTransition, AffineGaussian
 from .ornstein_uhlenbeck import relative_expm1
 
@@ -63,41 +64,67 @@ class Rhythm(AbstractGaussianTransition):
         return SWAY_UNIT * self.scaled_sway
 
     def moments(self, gap: Scalar, u: Float[Array, " cond"] | None) -> AffineGaussian:
-        kept, reach, spread, pushed, left = self._step(gap)
-        traits = self.dim - 1
-        offset = jnp.zeros(self.dim, spread.dtype).at[-1].set((self.pace * gap).astype(spread.dtype))
-        corner = lambda diagonal, row, last: (
-            jnp.diag(jnp.append(diagonal, last)).at[-1, :traits].set(row.astype(spread.dtype))
+        step = self._step(gap)
+        with_row = lambda diagonal, last, row: jnp.diag(jnp.append(diagonal, last)).at[-1, :-1].set(row)
+        return AffineGaussian(
+            with_row(step.kept, 1.0, step.reach),
+            jnp.zeros(self.dim, step.kept.dtype).at[-1].set(step.run),
+            with_row(step.spread, step.left, step.pushed),
         )
-        return AffineGaussian(corner(kept, reach, jnp.ones_like(left)), offset, corner(spread, pushed, left))
+
+    # By the structure of the law, trait by trait: no matrix is multiplied and no triangular system solved.
+
+    def transform_and_log_prob(self, noise, x_s, s, t, u=None):
+        """Traits fade, and what they were and became pushes the phase."""
+        noise, x_s = check_states(self.dim, noise=noise, x_s=x_s)
+        gap = time_gap(s, t)
+        step = self._step(positive_gap(gap))
+        traits = step.kept * x_s[:-1] + step.spread * noise[:-1]
+        phase = self._ahead(step, x_s, noise) + step.left * noise[-1]
+        x_t = jnp.append(traits, phase).astype(x_s.dtype)
+        return hold_sample(gap == 0, x_s, x_t, self._log_prob(step, noise))
 
     def log_prob(self, x_t, x_s, s, t, u=None):
-        """By the structure of the law, dimension by dimension: no triangular system is solved."""
+        """The noise of each trait, then that of the phase."""
         x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
         gap = time_gap(s, t)
-        moved = positive_gap(gap)
-        kept, reach, spread, pushed, left = self._step(moved)
-        noise = (x_t[:-1] - kept * x_s[:-1]) / spread
-        ahead = x_s[-1] + self.pace * moved + reach @ x_s[:-1] + pushed @ noise
-        last = (x_t[-1] - ahead) / left
-        squares = (noise**2).sum() + last**2
-        log_scale = jnp.log(spread).sum() + jnp.log(left)
-        log_prob = -0.5 * (squares + self.dim * math.log(2 * math.pi)) - log_scale
-        return hold_log_prob(gap == 0, x_s, x_t, log_prob)
+        step = self._step(positive_gap(gap))
+        noise = jnp.append((x_t[:-1] - step.kept * x_s[:-1]) / step.spread, 0.0)
+        noise = noise.at[-1].set((x_t[-1] - self._ahead(step, x_s, noise)) / step.left)
+        return hold_log_prob(gap == 0, x_s, x_t, self._log_prob(step, noise))
 
-    def _step(self, gap):
-        """What is kept of a trait and how far it pushes the phase; the noise of a trait, how far that pushes the phase,
-        and the std that the phase has beside."""
+    def _ahead(self, step, x_s, noise):
+        """Where the phase will be but for noise of its own."""
+        return x_s[-1] + step.run + (step.reach * x_s[:-1] + step.pushed * noise[:-1]).sum()
+
+    def _log_prob(self, step, noise):
+        log_scale = jnp.log(step.spread).sum() + jnp.log(step.left)
+        return -0.5 * ((noise**2).sum() + self.dim * math.log(2 * math.pi)) - log_scale
+
+    def _step(self, gap) -> "_Step":
         faded = jnp.exp(self.log_rate) * gap
-        on_the_way = gap * relative_expm1(-faded)
+        reach = self.sway * gap * relative_expm1(-faded)
         alone = (self.sway**2 * _one_less_tanhc(faded / 2) * 2 / faded).sum() * gap**2
-        return (
-            jnp.exp(-faded),
-            self.sway * on_the_way,
-            jnp.sqrt(-jnp.expm1(-2 * faded)),
-            self.sway * on_the_way * jnp.sqrt(jnp.tanh(faded / 2)),
-            jnp.sqrt(alone + jnp.exp(2 * self.log_std) * gap),
+        return _Step(
+            kept=jnp.exp(-faded),
+            reach=reach,
+            spread=jnp.sqrt(-jnp.expm1(-2 * faded)),
+            pushed=reach * jnp.sqrt(jnp.tanh(faded / 2)),
+            run=self.pace * gap,
+            left=jnp.sqrt(alone + jnp.exp(2 * self.log_std) * gap),
         )
+
+
+class _Step(NamedTuple):
+    """What is `kept` of each trait and how far its `reach` moves the phase; the `spread` of its noise and how far the
+    phase is `pushed` by that; how far the phase will `run`, and the std that is `left` for it."""
+
+    kept: Float[Array, " traits"]
+    reach: Float[Array, " traits"]
+    spread: Float[Array, " traits"]
+    pushed: Float[Array, " traits"]
+    run: Scalar
+    left: Scalar
 
 
 def _one_less_tanhc(h: Float[Array, " n"]) -> Float[Array, " n"]:
