@@ -156,8 +156,8 @@ class _Kalman(AbstractPosterior):
         return Marginals(found.mean, jnp.sqrt(jnp.diagonal(found.covariance, axis1=1, axis2=2)))
 
     def last(self, series):
-        _, filtered = self._filter(series)
-        mean, covariance = (leaf[-1] for leaf in filtered.after)
+        # What the filter found at each row is not used, and so not stored.
+        mean, covariance = self._head_and_rest(self._rows(series))[1][0]
         return Gaussian(mean, _root(covariance))
 
     def _rows(self, series: Series) -> _Row:
@@ -170,17 +170,20 @@ class _Kalman(AbstractPosterior):
 
     def _filter(self, series: Series) -> tuple[_Row, _Filtered]:
         rows = self._rows(series)
+        head, (_, rest) = self._head_and_rest(rows)
+        return rows, jax.tree.map(lambda *parts: jnp.concatenate(parts), head, rest)
+
+    def _head_and_rest(self, rows: _Row) -> tuple[_Filtered, tuple[_Normal, _Filtered]]:
+        """The first rows by the start that explains them best, and from there all others, with where they end."""
         starts = self._starts()
-        settled = min(SETTLED, len(series.times))
-        head, rest = (
+        settled = min(SETTLED, len(rows.first))
+        first, others = (
             jax.tree.map(cut, rows) for cut in (lambda leaf: leaf[:settled], lambda leaf: leaf[settled:])
         )
-        tried = jax.vmap(lambda start: self._scan(start, start, head))(starts)
+        tried = jax.vmap(lambda start: self._scan(start, start, first)[1])(starts)
         best = jnp.argmax(jax.lax.stop_gradient(tried.log_evidence.sum(axis=1)))
-        chosen = jax.tree.map(lambda leaf: leaf[best], tried)
-        start = jax.tree.map(lambda leaf: leaf[best], starts)
-        on = self._scan(jax.tree.map(lambda leaf: leaf[-1], chosen.after), start, rest)
-        return rows, jax.tree.map(lambda *parts: jnp.concatenate(parts), chosen, on)
+        head, start = jax.tree.map(lambda leaf: leaf[best], (tried, starts))
+        return head, self._scan(jax.tree.map(lambda leaf: leaf[-1], head.after), start, others)
 
     def _starts(self) -> _Normal:
         """The law of the first state, once for every place on the grid of phases."""
@@ -195,7 +198,7 @@ class _Kalman(AbstractPosterior):
         covariance = jnp.broadcast_to(jnp.diag(variances), (len(grid), self.dim, self.dim))
         return _Normal(jnp.concatenate([others, grid - jnp.pi], axis=1), covariance)
 
-    def _scan(self, carry: _Normal, start: _Normal, rows: _Row) -> _Filtered:
+    def _scan(self, carry: _Normal, start: _Normal, rows: _Row) -> tuple[_Normal, _Filtered]:
         def forward(carry, row):
             matrix, root = row.step.matrix, row.step.scale_tril
             ahead = _Normal(
@@ -207,7 +210,7 @@ class _Kalman(AbstractPosterior):
             after = jax.tree.map(lambda new, old: jnp.where(row.present, new, old), after, carry)
             return after, _Filtered(precision, after, jnp.where(row.present, log_evidence, 0.0))
 
-        return jax.lax.scan(forward, carry, rows)[1]
+        return jax.lax.scan(forward, carry, rows)
 
     def _update(self, before: _Normal, value, mask) -> tuple[_Normal, Array, Scalar]:
         """What a row tells: as if the emission were linear about the mean, found in a few rounds."""
