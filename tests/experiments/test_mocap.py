@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stochflow.data import Trajectories
-from stochflow.experiments import mocap, mocap_scores
+from stochflow.experiments import mocap, mocap_scores, mocap_study
 from stochflow.experiments.mocap_report import write_mocap_report
 from stochflow.latent.model import number_of_parameters
 
@@ -138,3 +138,31 @@ def test_a_file_that_is_no_scores_is_not_taken_for_one(content, tmp_path):
     path.write_text(content)
     with pytest.raises(ValueError, match="holds no scores of this table, and is not overwritten"):
         mocap_scores.read_other_rows(path, mocap.MocapSetting(setup=2), [0])
+
+
+def test_the_study_has_every_row_and_hands_its_losses_on():
+    rows = mocap_study.cases()
+    assert len(rows) == 1 + 7 + 2 + 4
+    assert rows["λ = 0.03"].paper == "3.36 ± 0.25"
+    one_way = mocap_study.StudySetting(steps=20).of(rows["λ = 1, 2→1 only"]).fit_config()
+    assert (one_way.consistency, one_way.one_to_two, one_way.two_to_one, one_way.bridge_steps) == (
+        1.0,
+        0.0,
+        1.0,
+        3,
+    )
+    with pytest.raises(ValueError, match="`steps` must be at least 1; got 0"):
+        mocap_study.StudySetting(steps=0)
+
+
+@pytest.mark.slow
+def test_a_row_of_the_study_trains_and_prints(data, monkeypatch, getkey):
+    monkeypatch.setitem(mocap.SETUPS, 2, mocap.Setup(train_frames=20, given=10, window=5))
+    setting = mocap_study.StudySetting(steps=4, consistency_batch=8, weights_warmup=0, samples=4)
+    case = mocap_study.cases()["λ = 1, K = 1"]
+    fit = mocap_study.train_case(case, setting, seed=0, data=data, progress=False)
+    score = mocap_study.score_case(fit, case, setting, seed=0, data=data, key=getkey())
+    headers, (row,) = mocap_study.study_rows([score])
+    assert len(row) == len(headers)
+    assert row[:2] == ("λ = 1, K = 1", "3.35 ± 0.39")
+    assert np.isfinite(score["mse"]["one step"]).all()

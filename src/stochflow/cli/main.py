@@ -17,6 +17,7 @@ from rich.table import Table
 from ..experiments.lorenz import LorenzSetting
 from ..experiments.missing import MissingSetting
 from ..experiments.mocap import MocapSetting
+from ..experiments.mocap_study import StudySetting
 from ..training.checkpoint import CheckpointError, RunFolder, json_text, write_json
 from ..training.config import FitConfig, LatentConfig, RunConfig
 from .data import add_data_commands, print_card
@@ -264,6 +265,44 @@ def mocap(
         key=jr.key(seed),
     )
     console.print(f"figures, animation and report: [bold]{escape(str(page))}[/]")
+
+
+@reproduce.command("mocap-study")
+@flags_from(StudySetting)
+def mocap_study(
+    setting: StudySetting,
+    out: Out = Path("runs/mocap-study"),
+    seed: Seed = 0,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Rows to run, such as 'λ = 0.03'; all by default.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """F.2: motion capture, set-up 2, by the weight, the direction and the inner steps of the flow loss."""
+    import jax.random as jr
+
+    from ..experiments import mocap_study as study
+    from ..experiments.mocap import load_mocap
+
+    known = study.cases()
+    if strangers := [name for name in only or [] if name not in known]:
+        raise typer.BadParameter(f"no row {strangers[0]!r}; the rows are {'; '.join(known)}.")
+    data, scores = load_mocap(), []
+    for name in only or known:
+        result = study.train_case(
+            known[name],
+            setting,
+            seed=seed,
+            data=data,
+            folder=out / f"seed{seed}-{list(known).index(name)}",
+            progress=False if as_json else None,
+        )
+        scores.append(study.score_case(result, known[name], setting, seed=seed, data=data, key=jr.key(seed)))
+        write_json(out / f"scores-seed{seed}.json", scores)
+        if not as_json:
+            _print_table(f"Test MSE, {len(scores)} of {len(only or known)} rows", study.study_rows(scores))
+    if as_json:
+        print(json_text(scores))
 
 
 @reproduce.command("four-laws")

@@ -66,8 +66,16 @@ RECIPES: dict[str, dict[str, Any]] = {
         "log_every": 1000,
     },
 }
-# The paper's architecture has no recipe of its own here: --parts paper asks for other weights.
-RECIPES["paper"] = RECIPES["principal"] | {"slow": 0}
+RECIPES["paper"] = RECIPES["principal"] | {
+    "steps": 2500,
+    "learning_rate": 2e-2,
+    "taught_steps": 0,
+    "slow": 0,
+    "skip_starts": 512,
+    "transitions": 256,
+    "observation_std": 0.1,
+    "log_every": 500,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +86,7 @@ class MocapSetting:
     - `setup`: of the paper, 1 or 2.
     - `parts`: `"rhythm"`, a phase, a pace and styles with a posterior that is computed; `"principal"`, a state that
         begins as principal components and their rates of change, read by a linear window, with a flow; or `"paper"`,
-        the paper's architecture. That asks for other weights (docs/notes/mocap.md).
+        the paper's architecture.
     - `styles`: how many styles a rhythm has.
     - `harmonics`: of the rhythm's closed curve.
     - `components`: how many principal components.
