@@ -196,9 +196,22 @@ def error_against_cost(
     """One point a way to forecast: what it costs and how far it is from the truth."""
     ax = figure(size=(5.2, 3.4))[0] if ax is None else ax
     ax.plot(milliseconds, errors, "o", color=MODEL, markersize=6)
+    # The better half below and the worse above: ways that cost and err alike must not cover each other's names.
+    usual = sorted(errors)[(len(errors) - 1) // 2]
     for cost, error, name in zip(milliseconds, errors, names, strict=True):
-        ax.annotate(name, (cost, error), textcoords="offset points", xytext=(6, 6), fontsize=8.5)
+        height, side = (7, "bottom") if error > usual else (-7, "top")
+        ax.annotate(
+            name,
+            (cost, error),
+            textcoords="offset points",
+            xytext=(0, height),
+            ha="center",
+            va=side,
+            fontsize=8.5,
+        )
     ax.set(xscale="log", xlabel="milliseconds a forecast", ylabel="mean squared error")
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter("{x:g}")
     ax.margins(x=0.25)
     ax.set_ylim(0, 1.2 * max(errors))
     return ax
