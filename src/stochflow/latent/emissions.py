@@ -259,13 +259,8 @@ class PeriodicEmission(AbstractEmission):
     def features(self, x: Float[Array, " dim"]) -> Float[Array, " features"]:
         """The state as `emission` sees it."""
         _, seen, phases = jnp.split(x, [self.unseen, self.dim - self.phases])
-        # Each harmonic from the one before, by the sine and cosine of a sum: two functions to evaluate and not a dozen.
-        cosines, sines = [jnp.cos(phases)], [jnp.sin(phases)]
-        for _ in range(self.harmonics - 1):
-            cosine = cosines[-1] * cosines[0] - sines[-1] * sines[0]
-            sines.append(sines[-1] * cosines[0] + cosines[-1] * sines[0])
-            cosines.append(cosine)
-        return jnp.concatenate([seen, *cosines, *sines])
+        angles = (jnp.arange(1, self.harmonics + 1)[:, None] * phases[None]).ravel()
+        return jnp.concatenate([seen, jnp.cos(angles), jnp.sin(angles)])
 
     def mean(self, x):
         return self.emission.mean(self.features(x))
