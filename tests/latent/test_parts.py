@@ -197,3 +197,17 @@ def test_only_independent_posteriors_are_joined(getkey):
         JoinedPosterior(POSTERIORS["smooth"](getkey()))
     with pytest.raises(ValueError, match="one posterior at least"):
         JoinedPosterior()
+
+
+def test_the_last_state_of_a_smoother_is_known_with_its_correlations(getkey):
+    """A forecast starts from the law that the last states of whole paths have."""
+    posterior, series = (
+        SmoothingPosterior(3, 2, mask_input=True, key=getkey()),
+        linear_series(6, key=getkey()),
+    )
+    last = eqx.filter_jit(posterior.last)(series)
+    draw = lambda k: posterior.sample_and_log_prob(series, key=k).x[-1]
+    drawn = np.asarray(jax.jit(jax.vmap(draw))(jr.split(getkey(), 20_000)))
+    noise = np.linalg.solve(np.asarray(last.scale_tril), (drawn - np.asarray(last.mean)).T)
+    assert np.abs(noise.mean(axis=1)).max() < STANDARD_ERRORS / np.sqrt(20_000)
+    assert np.abs(np.cov(noise) - np.eye(2)).max() < STANDARD_ERRORS * np.sqrt(2 / 20_000)

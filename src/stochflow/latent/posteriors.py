@@ -14,6 +14,7 @@ from ..laws import AbstractTransition, Gaussian
 from .emissions import AbstractEmission
 from .initial import InitialLaw
 from .series import Series
+from .small import cholesky
 
 # No posterior is surer than this, in standard deviations of the state: a floor for the logarithm.
 LEAST_STD = 1e-4
@@ -266,6 +267,14 @@ class SmoothingPosterior(AbstractPosterior):
         self.independent = False
 
     def marginals(self, series):
+        mean, covariance = self._moments(series)
+        return Marginals(mean, jnp.sqrt(jnp.diagonal(covariance, axis1=1, axis2=2)))
+
+    def last(self, series):
+        mean, covariance = self._moments(series)
+        return Gaussian(mean[-1], cholesky(covariance[-1]))
+
+    def _moments(self, series):
         matrices, shifts, stds = self._kernels(series)
 
         def step(carry, kernel):
@@ -273,10 +282,10 @@ class SmoothingPosterior(AbstractPosterior):
             matrix, shift, std = kernel
             mean = matrix @ mean + shift
             covariance = matrix @ covariance @ matrix.T + jnp.diag(std**2)
-            return (mean, covariance), (mean, jnp.sqrt(jnp.diag(covariance)))
+            return (mean, covariance), (mean, covariance)
 
         start = jnp.zeros(self.dim, shifts.dtype), jnp.zeros((self.dim, self.dim), shifts.dtype)
-        return Marginals(*jax.lax.scan(step, start, (matrices, shifts, stds))[1])
+        return jax.lax.scan(step, start, (matrices, shifts, stds))[1]
 
     def sample_and_log_prob(self, series, *, key):
         matrices, shifts, stds = self._kernels(series)
