@@ -5,6 +5,7 @@ import dataclasses
 import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -42,6 +43,10 @@ Out = Annotated[
     Path, typer.Option(help="Folder for checkpoints, figures, JSON and the report.", callback=writable)
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the first training run.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(help="Rows to run, such as 'λ = 1'; give it again for more; all by default."),
+]
 Seeds = Annotated[int, typer.Option(min=1, help="How many training runs, with seeds one after another.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")]
 
@@ -151,6 +156,14 @@ def lorenz(
     _lorenz(setting, out, seed, seeds, as_json)
 
 
+def _rows_to_run(only: list[str] | None, known: Iterable[str]) -> list[str]:
+    """The rows of a study that were asked for, or all; an unknown one ends the command."""
+    known = list(known)
+    if strangers := [name for name in only or [] if name not in known]:
+        raise typer.BadParameter(f"no row {strangers[0]!r}; the rows are {'; '.join(known)}.")
+    return only or known
+
+
 def _was_given(context: typer.Context, name: str) -> bool:
     """Whether a flag stands on the command line, be it with the default value."""
     source = context.get_parameter_source(name)
@@ -191,9 +204,7 @@ def lorenz_missing(
     missing: MissingSetting,
     out: Out = Path("runs/lorenz-missing"),
     seed: Seed = 0,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Rows to run, such as 'λ = 0.4'; all by default.")
-    ] = None,
+    only: Only = None,
     as_json: AsJson = False,
 ) -> None:
     """F.1: paths of which 20 frames in a row are seen; KL with and without the consistency loss."""
@@ -202,11 +213,10 @@ def lorenz_missing(
     from ..experiments import missing as study
 
     known = study.cases()
-    if strangers := [name for name in only or [] if name not in known]:
-        raise typer.BadParameter(f"no row {strangers[0]!r}; the rows are {'; '.join(known)}.")
+    chosen = _rows_to_run(only, known)
     scores, path = [], out / f"scores-seed{seed}.json"
     study.read_scores(path)  # which refuses a file that is not ours, before anything is trained
-    for number, name in enumerate(only or known):
+    for number, name in enumerate(chosen):
         folder = out / f"seed{seed}-{list(known).index(name)}"
         result = study.train_missing(
             known[name], missing, seed=seed, folder=folder, progress=False if as_json else None
@@ -214,7 +224,7 @@ def lorenz_missing(
         scores.append(study.score_missing(result, known[name], missing, key=jr.key(seed)))
         write_json(path, study.merge_scores(study.read_scores(path), scores))
         if not as_json:
-            _print_table(f"KL, {number + 1} of {len(only or known)} rows", study.missing_rows(scores))
+            _print_table(f"KL, {number + 1} of {len(chosen)} rows", study.missing_rows(scores))
     if not as_json:
         other = study.missing_rows(scores, reading="_shared_bandwidth")
         _print_table("The same with one bandwidth, that of the truth", other)
@@ -273,9 +283,7 @@ def mocap_study(
     setting: StudySetting,
     out: Out = Path("runs/mocap-study"),
     seed: Seed = 0,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Rows to run, such as 'λ = 0.03'; all by default.")
-    ] = None,
+    only: Only = None,
     as_json: AsJson = False,
 ) -> None:
     """F.2: motion capture, set-up 2, by the weight, the direction and the inner steps of the flow loss."""
@@ -285,10 +293,9 @@ def mocap_study(
     from ..experiments.mocap import load_mocap
 
     known = study.cases()
-    if strangers := [name for name in only or [] if name not in known]:
-        raise typer.BadParameter(f"no row {strangers[0]!r}; the rows are {'; '.join(known)}.")
+    chosen = _rows_to_run(only, known)
     data, scores = load_mocap(), []
-    for name in only or known:
+    for name in chosen:
         result = study.train_case(
             known[name],
             setting,
@@ -300,7 +307,7 @@ def mocap_study(
         scores.append(study.score_case(result, known[name], setting, seed=seed, data=data, key=jr.key(seed)))
         write_json(out / f"scores-seed{seed}.json", scores)
         if not as_json:
-            _print_table(f"Test MSE, {len(scores)} of {len(only or known)} rows", study.study_rows(scores))
+            _print_table(f"Test MSE, {len(scores)} of {len(chosen)} rows", study.study_rows(scores))
     if as_json:
         print(json_text(scores))
 

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
@@ -14,6 +13,7 @@ from ..latent import GaussianEmission, KalmanPosterior, LatentFlow, PeriodicEmis
 from ..laws import Rhythm
 from .config import LatentConfig
 from .latent import units_of
+from .start import with_layer
 
 # Traits that sway the phase and are not seen otherwise: a pace of one's own, and a stumble that is over within a cycle.
 PACE_TRAITS = 2
@@ -67,7 +67,7 @@ def rhythmic_latent_flow(
     dim = PACE_TRAITS + styles + 1
     flow = LatentFlow(
         _law(rows, phases, departures),
-        PeriodicEmission(_that_shows(emission, weight, curve[0]), harmonics=harmonics, unseen=PACE_TRAITS),
+        PeriodicEmission(with_layer(emission, weight, curve[0]), harmonics=harmonics, unseen=PACE_TRAITS),
         KalmanPosterior(dim, rounds=rounds, phases=1, starts=starts),
     )
     anywhere = flow.initial.log_std.at[-1].set(np.log(np.pi / np.sqrt(3)))
@@ -146,9 +146,3 @@ def _law(rows, phases, departures) -> Rhythm:
     sway = np.zeros(len(rates))
     sway[:PACE_TRAITS] = paces.std(), STUMBLE * pace
     return Rhythm(rates, sway, pace, PHASE_NOISE * np.sqrt(pace))
-
-
-def _that_shows(emission, weight: np.ndarray, bias: np.ndarray):
-    layer = emission.net.layers[0]
-    new = jnp.asarray(weight, layer.weight.dtype), jnp.asarray(bias, layer.bias.dtype)
-    return eqx.tree_at(lambda e: (e.net.layers[0].weight, e.net.layers[0].bias), emission, new)

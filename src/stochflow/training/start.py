@@ -116,7 +116,7 @@ def _that_reads(posterior, read, loc, scale):
     """The posterior whose means are the standardised reading of a window."""
     # The second half of what its net puts out is that of the stds.
     weight = np.concatenate([read / scale[:, None], np.zeros_like(read)])
-    return _with_layer(posterior, weight, np.concatenate([-loc / scale, np.zeros_like(loc)]))
+    return with_layer(posterior, weight, np.concatenate([-loc / scale, np.zeros_like(loc)]))
 
 
 def _that_shows(emission, axes, loc, scale):
@@ -126,10 +126,11 @@ def _that_shows(emission, axes, loc, scale):
     weight[:channels, :components] = axes.T * scale[:components]
     offset = np.zeros(len(weight))
     offset[:channels] = axes.T @ loc[:components]
-    return _with_layer(emission, weight, offset)
+    return with_layer(emission, weight, offset)
 
 
-def _with_layer(part, weight: np.ndarray, bias: np.ndarray):
+def with_layer(part, weight: np.ndarray, bias: np.ndarray):
+    """A part whose net is linear, with other weights."""
     layer = part.net.layers[0]
     new = jnp.asarray(weight, layer.weight.dtype), jnp.asarray(bias, layer.bias.dtype)
     return eqx.tree_at(lambda p: (p.net.layers[0].weight, p.net.layers[0].bias), part, new)
