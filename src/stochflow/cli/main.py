@@ -211,18 +211,19 @@ def lorenz_missing(
     import jax.random as jr
 
     from ..experiments import missing as study
+    from ..experiments.common import merge_study, read_study
 
     known = study.cases()
     chosen = _rows_to_run(only, known)
     scores, path = [], out / f"scores-seed{seed}.json"
-    study.read_scores(path)  # which refuses a file that is not ours, before anything is trained
+    read_study(path)  # which refuses a file that is not ours, before anything is trained
     for number, name in enumerate(chosen):
         folder = out / f"seed{seed}-{list(known).index(name)}"
         result = study.train_missing(
             known[name], missing, seed=seed, folder=folder, progress=False if as_json else None
         )
         scores.append(study.score_missing(result, known[name], missing, key=jr.key(seed)))
-        write_json(path, study.merge_scores(study.read_scores(path), scores))
+        write_json(path, merge_study(read_study(path), scores, known))
         if not as_json:
             _print_table(f"KL, {number + 1} of {len(chosen)} rows", study.missing_rows(scores))
     if not as_json:
@@ -290,10 +291,13 @@ def mocap_study(
     import jax.random as jr
 
     from ..experiments import mocap_study as study
+    from ..experiments.common import merge_study, read_study
     from ..experiments.mocap import load_mocap
 
     known = study.cases()
     chosen = _rows_to_run(only, known)
+    path = out / f"scores-seed{seed}.json"
+    read_study(path)  # which refuses a file that is not ours, before anything is trained
     data, scores = load_mocap(), []
     for name in chosen:
         result = study.train_case(
@@ -305,7 +309,7 @@ def mocap_study(
             progress=False if as_json else None,
         )
         scores.append(study.score_case(result, known[name], setting, seed=seed, data=data, key=jr.key(seed)))
-        write_json(out / f"scores-seed{seed}.json", scores)
+        write_json(path, merge_study(read_study(path), scores, known))
         if not as_json:
             _print_table(f"Test MSE, {len(scores)} of {len(chosen)} rows", study.study_rows(scores))
     if as_json:

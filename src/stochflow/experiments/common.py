@@ -1,7 +1,8 @@
 """What several studies share: bounds of settings, densities of whole batches, runs of more than one fit."""
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +44,25 @@ def one_history(first: FitResult, second: FitResult, *, between: float = 0.0) ->
     before = first.history[-1] | {"seconds": first.history[-1]["seconds"] + between}
     after = lambda row: row | {name: before[name] + row[name] for name in ("step", "seconds")}
     return [*first.history, *map(after, second.history)]
+
+
+def read_study(path: Path) -> list[dict[str, Any]]:
+    """The rows that a study's file of scores holds; none if there is no file."""
+    try:
+        rows = json.loads(path.read_bytes()) if path.exists() else []
+        if isinstance(rows, list) and all(isinstance(row["case"]["name"], str) for row in rows):
+            return rows
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise ValueError(
+        f"{path} holds no rows of this study, and is not overwritten: move it away, or choose another folder."
+    )
+
+
+def merge_study(
+    kept: list[dict[str, Any]], new: list[dict[str, Any]], order: Iterable[str]
+) -> list[dict[str, Any]]:
+    """The rows of both in the order of the study; of two with one name the new one."""
+    rows = {row["case"]["name"]: row for row in [*kept, *new]}
+    known = [name for name in order if name in rows]
+    return [rows.pop(name) for name in known] + list(rows.values())

@@ -1,11 +1,9 @@
 """F.1 of the paper: Lorenz paths of which only 20 frames in a row are seen, and gaps that no pair spans."""
 
 import dataclasses
-import json
 import math
 import os
 import warnings
-from pathlib import Path
 from typing import Any
 
 import jax.random as jr
@@ -267,26 +265,6 @@ def score_missing(
         "kl_shared_bandwidth": table(shared.kl),
         "floor_shared_bandwidth": plain(shared.floor),
     }
-
-
-def read_scores(path: Path) -> list[dict[str, Any]]:
-    """The rows that a file of scores holds; none if there is no file."""
-    try:
-        rows = json.loads(path.read_bytes()) if path.exists() else []
-        if isinstance(rows, list) and all(isinstance(row["case"]["name"], str) for row in rows):
-            return rows
-    except (ValueError, TypeError, KeyError):
-        pass
-    raise ValueError(
-        f"{path} holds no rows of this study, and is not overwritten: move it away, or choose another folder."
-    )
-
-
-def merge_scores(kept: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of both in the order of the study; of two with one name the new one."""
-    rows = {row["case"]["name"]: row for row in [*kept, *new]}
-    order = [name for name in cases() if name in rows]
-    return [rows.pop(name) for name in order] + list(rows.values())
 
 
 def missing_rows(
