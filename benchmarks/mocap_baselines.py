@@ -60,6 +60,12 @@ def walk(data: dict[str, np.ndarray]) -> None:
     early = [pace_of_three(curve, one[first:]) for one in train for first in range(0, len(frames) - FEW, 10)]
     told = np.corrcoef(early, np.repeat(paces, len(early) // len(train)))[0, 1]
     print(f"correlation of the pace over three frames with that of the sequence: {told:.2f}")
+    known = np.append(paces, [nearest(curve, one, PACES)[1] for one in data["validation"]])
+    slowest, fastest = range_of_paces(paces / usual, known / usual)
+    print(
+        f"all {len(known)} of training and validation: {known.mean() / usual:.3f} ± {known.std() / usual:.3f} of the "
+        f"usual pace; training sequences at {slowest:.3f} to {fastest:.3f} of their own have that mean and spread"
+    )
     for part in ("validation", "test"):
         for i, one in enumerate(data[part]):
             error, pace, _ = nearest(curve, one, PACES)
@@ -72,12 +78,18 @@ def walk(data: dict[str, np.ndarray]) -> None:
     for slower in (1.0, 0.99, 0.98, 0.97, 0.95):
         errors = [error_of_mean(curve, one, [slower * usual]) for one in data["test"]]
         print(f"test, phase by three frames and {slower:g} of the usual pace: {np.mean(errors):.2f}")
-    for slowest, fastest in ((0.88, 1.02), (0.9, 1.02), (0.93, 1.02), (0.93, 1.0)):
+    for slowest, fastest in ((0.88, 1.02), (0.9, 1.02), (0.92, 1.05), (0.93, 1.02), (0.93, 1.0)):
         paces = usual * np.linspace(slowest, fastest, len(PACES))
         errors = [error_of_mean(curve, one, paces) for one in data["test"]]
         print(
             f"test, the mean over paces from {slowest:g} to {fastest:g} of the usual one: {np.mean(errors):.2f}"
         )
+
+
+def range_of_paces(shown: np.ndarray, wanted: np.ndarray) -> tuple[float, float]:
+    """Between which factors, evenly, the paces `shown` have to be to have the mean and the spread of those `wanted`."""
+    half = np.sqrt(3 * max(wanted.var() - shown.var(), 0.0))
+    return wanted.mean() - half, wanted.mean() + half
 
 
 def error_of_mean(curve: np.ndarray, one: np.ndarray, paces) -> float:

@@ -88,7 +88,7 @@ def test_the_interval_of_a_mean_is_students():
 
 def test_a_recipe_fills_in_what_is_not_given_and_no_more():
     setting = mocap.MocapSetting(setup=1, steps=40, log_every=20)
-    assert (setting.parts, setting.steps, setting.slowest) == ("rhythm", 40, 0.9)
+    assert (setting.parts, setting.steps, setting.slowest, setting.fastest) == ("rhythm", 40, 0.92, 1.05)
     assert mocap.MocapSetting(parts="principal").taught_steps == 5000
     with pytest.raises(ValueError, match="`parts` must be one of rhythm, principal, paper; got 'rhyme'"):
         mocap.MocapSetting(parts="rhyme")

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stochflow.flows.activations import sigmoid, silu, softplus
+from stochflow.flows.activations import sigmoid, silu, sine, softplus
 
 
 def test_the_sigmoid_is_within_two_parts_in_ten_million():
@@ -36,11 +36,24 @@ def test_softplus_is_within_two_parts_in_ten_million():
     assert np.isnan(ends[2])
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(silu, jax.nn.silu), (softplus, jax.nn.softplus)])
+def test_the_sine_is_within_three_parts_in_ten_million_or_the_rounding_of_its_argument():
+    x = np.concatenate([np.linspace(-50, 50, 400_001), np.geomspace(50, 1e6, 100_001)]).astype(np.float32)
+    found = np.asarray(jax.jit(sine)(jnp.asarray(x)))
+    assert found.dtype == np.float32
+    error = np.abs(found - np.sin(x.astype(np.float64)))
+    assert (error <= np.maximum(3e-7, np.spacing(np.abs(x)))).all()
+    assert found[200_000] == 0.0
+    assert np.isnan(jax.jit(sine)(jnp.array([jnp.inf, -jnp.inf, jnp.nan], jnp.float32))).all()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [(silu, jax.nn.silu), (softplus, jax.nn.softplus), (sine, jnp.sin)]
+)
 def test_double_precision_is_exact_and_gradients_agree(ours, theirs):
     x = np.linspace(-20, 20, 101)
     assert np.array_equal(ours(jnp.asarray(x)), theirs(jnp.asarray(x)))
-    for dtype, tolerance in [(jnp.float32, 1e-6), (jnp.float64, 1e-14)]:
+    # To a cosine's argument π/2 was added, which rounds it.
+    for dtype, tolerance in [(jnp.float32, 2e-6 if ours is sine else 1e-6), (jnp.float64, 1e-14)]:
         slopes = [jax.jit(jax.vmap(jax.grad(f)))(jnp.asarray(x, dtype)) for f in (ours, theirs)]
         assert slopes[0].dtype == dtype
         np.testing.assert_allclose(*slopes, atol=tolerance)

@@ -48,6 +48,13 @@ def test_rollout_is_joint_and_forecast_is_not(getkey):
     assert abs(np.corrcoef(ahead[:, 0], ahead[:, 1])[0, 1]) < 0.03
 
 
+def test_a_forecast_does_not_depend_on_the_times_that_follow(getkey):
+    key = getkey()
+    few, many = (forecast(OU, jnp.zeros(1), 0.0, TIMES[1:n], key=key) for n in (3, None))
+    assert (many[:2] == few).all()
+    assert forecast(OU, jnp.zeros(1), 0.0, [], key=key).shape == (0, 1)
+
+
 def test_no_gap_is_no_change(getkey):
     path = rollout(OU, jnp.array([2.0]), np.array([1.0, 1.0, 1.0]), key=getkey())
     assert (path == 2.0).all()

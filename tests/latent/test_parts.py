@@ -14,6 +14,7 @@ from stochflow.latent import (
     GaussianEmission,
     JoinedPosterior,
     LatentFlow,
+    PeriodicEmission,
     PoissonEmission,
     Series,
     SmoothingPosterior,
@@ -211,3 +212,21 @@ def test_the_last_state_of_a_smoother_is_known_with_its_correlations(getkey):
     noise = np.linalg.solve(np.asarray(last.scale_tril), (drawn - np.asarray(last.mean)).T)
     assert np.abs(noise.mean(axis=1)).max() < STANDARD_ERRORS / np.sqrt(20_000)
     assert np.abs(np.cov(noise) - np.eye(2)).max() < STANDARD_ERRORS * np.sqrt(2 / 20_000)
+
+
+@pytest.mark.parametrize(("phases", "harmonics", "unseen"), [(1, 3, 2), (2, 2, 0)])
+def test_a_periodic_emission_sees_what_it_should(phases, harmonics, unseen, getkey):
+    """What is seen as it is, then all cosines, then all sines, harmonic by harmonic; nothing of what is not seen."""
+    seen = 2
+    emission = PeriodicEmission(
+        GaussianEmission(seen + 2 * phases * harmonics, 3, key=getkey()),
+        phases=phases,
+        harmonics=harmonics,
+        unseen=unseen,
+    )
+    x = 3 * jr.normal(getkey(), (emission.dim,))
+    angles = np.outer(np.arange(1, harmonics + 1), x[-phases:]).ravel()
+    wanted = np.concatenate([x[unseen : unseen + seen], np.cos(angles), np.sin(angles)])
+    np.testing.assert_allclose(emission.features(x), wanted, atol=1e-14)
+    other = x.at[:unseen].add(1.0).at[-phases:].add(2 * np.pi)
+    np.testing.assert_allclose(emission.mean(other), emission.mean(x), atol=1e-12)
