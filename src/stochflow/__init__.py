@@ -35,6 +35,7 @@ from .training import (
     fit_latent as fit_latent,
     principal_latent_flow as principal_latent_flow,
     rhythmic_latent_flow as rhythmic_latent_flow,
+    with_channel_noise as with_channel_noise,
 )
 
 __version__ = "0.1.0"
@@ -65,4 +66,5 @@ __all__ = [
     "rhythmic_latent_flow",
     "rollout",
     "save_model",
+    "with_channel_noise",
 ]

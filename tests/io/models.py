@@ -109,6 +109,9 @@ LATENT = {
     "rhythm": LatentFlow(
         EXACT_LAWS["rhythm"], EMISSIONS["periodic"], KalmanPosterior(DIM, phases=1, starts=3)
     ),
+    "rhythm, noise": LatentFlow(
+        EXACT_LAWS["rhythm"], EMISSIONS["periodic"], KalmanPosterior(DIM, phases=1, starts=3, std=0.15)
+    ),
     "without": LatentFlow(EXACT_LAWS["ornstein_uhlenbeck"], EMISSIONS["student"], POSTERIORS["joined"]),
 }
 UNITS = LatentUnits(np.array([0.1, 0.2, 0.3]), np.array([1.0, 2.0, 3.0]), 1.5, 4.0)

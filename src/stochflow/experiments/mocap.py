@@ -14,7 +14,13 @@ from ..data import Trajectories, at_speeds, thinned
 from ..data.mocap import FRAME, load_mocap
 from ..flows import BridgeFlow, StochasticFlow
 from ..latent import FilteringPosterior, GaussianEmission, LatentFlow, ObservedFlow, WindowPosterior
-from ..training import LatentConfig, fit_latent, principal_latent_flow, rhythmic_latent_flow
+from ..training import (
+    LatentConfig,
+    fit_latent,
+    principal_latent_flow,
+    rhythmic_latent_flow,
+    with_channel_noise,
+)
 
 CHANNELS = 50
 STATE = 6
@@ -51,6 +57,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "skip_starts": (256, 128),
         "transitions": None,
         "observation_std": 0.15,
+        "channel_noise": True,
         "log_every": 100,
     },
     "principal": {
@@ -67,6 +74,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "skip_starts": 256,
         "transitions": 64,
         "observation_std": (0.1, 0.15),
+        "channel_noise": False,
         "log_every": 1000,
     },
 }
@@ -105,6 +113,8 @@ class MocapSetting:
     - `taught_lag`: up to so many frames gaps then learn from the data.
     - `one_way`: from so many short steps of the law longer gaps then learn.
     - `observation_std`: of the emission to begin with.
+    - `channel_noise`: whether after training each channel is given the noise that the states leave of it; what is
+        given is read as before.
     - `samples`: draws behind each forecast.
     """
 
@@ -141,6 +151,7 @@ class MocapSetting:
     skip_scheme: str = "lag"
     transitions: int | None = None
     observation_std: float | None = None
+    channel_noise: bool | None = None
     common_scale: bool = True
     input_noise: float = 0.0
     weights_warmup: int = 0
@@ -274,6 +285,7 @@ def train_mocap(
     data = load_mocap() if data is None else data
     setup = SETUPS[setting.setup]
     model_key, fit_key, teach_key = jr.split(jr.key(seed), 3)
+    noise_key = jr.fold_in(jr.key(seed), 3)
     train = data["train"].window(0.0, (setup.train_frames - 0.5) * FRAME)
     if setting.speeds > 1:
         speeds = np.linspace(setting.chosen("slowest"), setting.chosen("fastest"), setting.speeds)
@@ -289,15 +301,17 @@ def train_mocap(
         progress=progress,
         key=fit_key,
     )
-    seconds = first.history[-1]["seconds"]
-    if not setting.taught_steps:
-        return MocapFit(first.flow, seconds)
-    second = fit_latent(
-        first.flow.model,
-        train,
-        config=setting.taught_config(),
-        folder=stages[1],
-        progress=progress,
-        key=teach_key,
-    )
-    return MocapFit(second.flow, seconds + second.history[-1]["seconds"])
+    flow, seconds = first.flow, first.history[-1]["seconds"]
+    if setting.taught_steps:
+        second = fit_latent(
+            flow.model,
+            train,
+            config=setting.taught_config(),
+            folder=stages[1],
+            progress=progress,
+            key=teach_key,
+        )
+        flow, seconds = second.flow, seconds + second.history[-1]["seconds"]
+    if setting.channel_noise:
+        flow = with_channel_noise(flow, train, std=setting.observation_std, key=noise_key)
+    return MocapFit(flow, seconds)

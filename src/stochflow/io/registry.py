@@ -292,8 +292,15 @@ ENTRIES = (
     Entry(JoinedPosterior, {"parts": Parts(AbstractPosterior)}, lambda key, parts: JoinedPosterior(*parts)),
     Entry(
         KalmanPosterior,
-        {"dim": DIM, "rounds": Whole(1, 64), "phases": Whole(0, 8), "starts": Whole(1, 64)},
+        {
+            "dim": DIM,
+            "rounds": Whole(1, 64),
+            "phases": Whole(0, 8),
+            "starts": Whole(1, 64),
+            "std": Positive(optional=True),
+        },
         lambda key, **config: KalmanPosterior(**config),
+        later={"std": None},
     ),
     Entry(
         PeriodicEmission,

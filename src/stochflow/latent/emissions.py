@@ -44,6 +44,11 @@ class AbstractEmission(eqx.Module):
     def sample(self, x: Float[Array, " dim"], *, key: PRNGKeyArray) -> Float[Array, " channels"]:
         """An observation of all channels."""
 
+    def with_stds(self, stds: Float[Array, " channels"]) -> "AbstractEmission":
+        """The same with another standard deviation for each channel, to be trained on or not; none is less than twice
+        the least."""
+        raise ValueError(f"a {type(self).__name__} has no standard deviation that could be set.")
+
 
 class GaussianEmission(AbstractEmission):
     """Normal noise around a decoded mean.
@@ -100,6 +105,19 @@ class GaussianEmission(AbstractEmission):
     def sample(self, x, *, key):
         mean, std = self.mean_and_std(x)
         return mean + std * jr.normal(key, mean.shape, mean.dtype)
+
+    def with_stds(self, stds):
+        if self.std == "state":
+            raise ValueError(
+                "an emission whose std depends on the state has no other: its network says both."
+            )
+        stds = jnp.asarray(stds, self.net.layers[0].weight.dtype)
+        sizes = {"width": self.net.width_size, "depth": self.net.depth}
+        other = GaussianEmission(
+            self.dim, self.channels, **sizes, std="channel", initial_std=self.initial_std, key=jr.key(0)
+        )
+        raw = jnp.log(jnp.expm1(jnp.maximum(stds - LEAST_STD, LEAST_STD)))
+        return eqx.tree_at(lambda emission: (emission.net, emission.raw_std), other, (self.net, raw))
 
 
 class StudentTEmission(AbstractEmission):
@@ -286,6 +304,10 @@ class PeriodicEmission(AbstractEmission):
 
     def sample(self, x, *, key):
         return self.emission.sample(self.features(x), key=key)
+
+    def with_stds(self, stds):
+        inner = self.emission.with_stds(stds)
+        return PeriodicEmission(inner, phases=self.phases, harmonics=self.harmonics, unseen=self.unseen)
 
 
 def _over_observed(log_probs, mask):

@@ -1,6 +1,7 @@
 """A posterior that is computed and not learnt: the extended Kalman filter and smoother of a model's own parts."""
 
 import itertools
+import math
 from typing import NamedTuple
 
 import equinox as eqx
@@ -40,24 +41,32 @@ class KalmanPosterior(AbstractPosterior):
         round and round cannot be linearised before they are: the filter sets out from a grid of them and goes on with
         the one that explains the first rows best.
     - `starts`: how many angles the grid has, for each phase.
+    - `std`: what the filter takes for the noise of every channel; by default each has that of the emission. A channel
+        that hardly moves has next to none, and would have all the say, though a model is wrong by more than that.
     """
 
     dim: int = eqx.field(static=True)
     rounds: int = eqx.field(static=True)
     phases: int = eqx.field(static=True)
     starts: int = eqx.field(static=True)
+    std: float | None = eqx.field(static=True)
     context: int = eqx.field(static=True)
     independent: bool = eqx.field(static=True)
 
-    def __init__(self, dim: int, *, rounds: int = 2, phases: int = 0, starts: int = 12):
+    def __init__(
+        self, dim: int, *, rounds: int = 2, phases: int = 0, starts: int = 12, std: float | None = None
+    ):
         if rounds < 1 or starts < 1:
             raise ValueError(f"`rounds` and `starts` must be at least 1; got {rounds} and {starts}.")
         if not 0 <= phases <= dim:
             raise ValueError(f"`phases` must lie between 0 and `dim`, {dim}; got {phases}.")
+        if std is not None and not (std > 0 and math.isfinite(std)):
+            raise ValueError(f"`std` must be positive, or None; got {std}.")
         self.dim = dim
         self.rounds = rounds
         self.phases = phases
         self.starts = starts
+        self.std = None if std is None else float(std)
         self.context = 0
         self.independent = False
 
@@ -219,6 +228,7 @@ class _Kalman(AbstractPosterior):
 
         def linearised(at):
             expected, std = self.emission.mean_and_std(at)
+            std = std if self.settings.std is None else jnp.full_like(std, self.settings.std)
             slopes = jnp.where(mask[:, None], jax.jacfwd(self.emission.mean)(at), 0.0)
             weights = jnp.where(mask, std**-2.0, 0.0)
             surprise = jnp.where(mask, value - expected, 0.0) - slopes @ (mean - at)

@@ -10,5 +10,6 @@ from .fit import FitResult as FitResult, FlowAndBridge as FlowAndBridge, fit as 
 from .latent import LatentFitResult as LatentFitResult, fit_latent as fit_latent
 from .loop import Problem as Problem, Trained as Trained, train as train
 from .muon import muon as muon
+from .noise import with_channel_noise as with_channel_noise
 from .rhythm import rhythmic_latent_flow as rhythmic_latent_flow
 from .start import principal_latent_flow as principal_latent_flow
