@@ -21,6 +21,7 @@ from stochflow.plots import (
     animate_forecast,
     consistency_against_gap,
     density_slices,
+    drift_field,
     error_against_cost,
     fan_chart,
     figure,
@@ -53,6 +54,9 @@ HISTORY = {
     "gap": [math.nan] + [1.0] * 49,
     "bad": [math.inf] * 50,
 }
+LINE = np.linspace(-1, 1, 9)[:, None], -np.linspace(-1, 1, 9)[:, None], np.full((9, 1, 1), 0.3)
+GRID = np.stack(np.meshgrid(np.linspace(-1, 1, 5), np.linspace(0, 2, 4), indexing="ij"), axis=-1)
+PLANE = GRID, GRID[..., ::-1], np.broadcast_to(np.diag([0.2, 0.1]), (5, 4, 2, 2))
 CLOUDS = RNG.normal(size=(2, 150, 3))
 
 SINGLE = {
@@ -75,6 +79,9 @@ MANY = {
     "fan without truth": (3, None, lambda axes: fan_chart(TIMES, PATHS, names="xyz", axes=axes)),
     "pit": (5, None, lambda axes: pit_histograms(PITS, axes=axes)),
     "training": (3, None, lambda axes: training_curve(HISTORY, axes=axes)),
+    "field on a line": (2, None, lambda axes: drift_field(*LINE, truth=LINE[1:], axes=axes)),
+    "field in the plane": (2, None, lambda axes: drift_field(*PLANE, names="xy", axes=axes)),
+    "field beside the truth": (2, None, lambda axes: drift_field(*PLANE, truth=PLANE[1:], axes=axes)),
     "distillation": (2, None, lambda axes: flow_against_solver(COMPARISON, axes=axes)),
 }
 
@@ -209,3 +216,12 @@ def test_error_against_cost_names_every_point():
     ax = error_against_cost([1.0, 10.0], [3.0, 2.5], ["one step", "steps of 10"])
     assert [text.get_text() for text in ax.texts] == ["one step", "steps of 10"]
     assert ax.get_xscale() == "log"
+
+
+def test_a_field_is_drawn_where_it_is_and_other_grids_are_refused():
+    left, right = drift_field(*PLANE, names="xy")
+    assert [left.get_xlabel(), left.get_ylabel(), right.get_title()] == ["x", "y", "diffusion"]
+    arrows = left.collections[-1]
+    np.testing.assert_allclose(np.stack([arrows.U, arrows.V], axis=-1), PLANE[1].reshape(-1, 2))
+    with pytest.raises(ValueError, match=r"`points` and `drift` must have shape \(n, 1\) or \(n, m, 2\)"):
+        drift_field(PLANE[0][0], PLANE[1][0], PLANE[2][0])

@@ -58,7 +58,7 @@ def test_what_cannot_be_is_refused(getkey):
         BernoulliEmission(2, 3, key=getkey()).with_stds(jnp.ones(3))
     with pytest.raises(ValueError, match="whose std depends on the state"):
         GaussianEmission(2, 3, std="state", key=getkey()).with_stds(jnp.ones(3))
-    with pytest.raises(ValueError, match="`std` must be positive, or None; got 0.0"):
+    with pytest.raises(ValueError, match=r"`std` must be positive, or None; got 0\.0"):
         KalmanPosterior(2, std=0.0)
     never = Trajectories.from_series(
         [np.arange(3.0)], [np.array([[1.0, 2.0, np.nan], [1.0, 2.0, np.nan], [1.0, 3.0, np.nan]])]

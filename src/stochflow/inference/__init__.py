@@ -20,7 +20,12 @@ from .linear_gaussian import (
     affine_step as affine_step,
     kalman as kalman,
 )
-from .readout import DriftAndDiffusion as DriftAndDiffusion, drift_and_diffusion as drift_and_diffusion
+from .readout import (
+    DriftAndDiffusion as DriftAndDiffusion,
+    Field as Field,
+    drift_and_diffusion as drift_and_diffusion,
+    drift_field as drift_field,
+)
 from .rollout import forecast as forecast, interpolate as interpolate, rollout as rollout
 from .sampler import CPU_OPTIONS as CPU_OPTIONS, Sampler as Sampler, make_sampler as make_sampler
 from .series import series_starts as series_starts, simulate as simulate

@@ -25,7 +25,11 @@ from .paths import (
     fan_chart as fan_chart,
     trajectories_side_by_side as trajectories_side_by_side,
 )
-from .planes import animate_forecast as animate_forecast, phase_portrait as phase_portrait
+from .planes import (
+    animate_forecast as animate_forecast,
+    drift_field as drift_field,
+    phase_portrait as phase_portrait,
+)
 from .report import Picture as Picture, Table as Table, Text as Text, write_report as write_report
 from .style import (
     PALETTE as PALETTE,

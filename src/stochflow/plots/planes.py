@@ -1,6 +1,7 @@
-"""Forecasts of what moves in a plane: still, and as an animation."""
+"""What moves in a plane: forecasts, still and as an animation, and the field that drives it."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,10 @@ from jaxtyping import Float
 from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
 
 from ..metrics.estimates import AnyArray
-from .style import INK, MODEL, TIME, figure, figure_of, styled
+from .style import INK, MODEL, MUTED, PAPER, TIME, TRUTH, figure, figure_of, panels, styled
 
 MARGIN = 0.08  # of the range, on each side
 TAIL = 12  # pictures that a path leaves behind it
@@ -74,6 +76,83 @@ def animate_forecast(
     )
     os.replace(half, path)
     return path
+
+
+@styled
+def drift_field(
+    points: Float[AnyArray, "*grid axes"],
+    drift: Float[AnyArray, "*grid axes"],
+    covariance_rate: Float[AnyArray, "*grid axes axes"],
+    *,
+    truth: tuple[Float[AnyArray, "*grid axes"], Float[AnyArray, "*grid axes axes"]] | None = None,
+    names: Sequence[str] | None = None,
+    axes: Sequence[Axes] | None = None,
+) -> list[Axes]:
+    """Drift and diffusion on a grid over one or two coordinates, side by side.
+
+    Over one they are curves, the diffusion as a standard deviation a root of time; over two, arrows, and the standard
+    deviation over both as colour with the main axes of the noise as crosses. The arguments are the parts of a
+    [`Field`][stochflow.inference.Field]; `truth` is the drift and the covariance rate of what is known, on the same
+    grid, in grey.
+    """
+    points, drift, rate = (np.asarray(part, float) for part in (points, drift, covariance_rate))
+    if points.ndim not in (2, 3) or points.shape[-1] != points.ndim - 1 or drift.shape != points.shape:
+        raise ValueError(
+            "`points` and `drift` must have shape (n, 1) or (n, m, 2), those of a grid over one or two coordinates; "
+            f"got {points.shape} and {drift.shape}."
+        )
+    names = [f"coordinate {i}" for i in range(points.ndim - 1)] if names is None else list(names)
+    left, right = panels(axes, 2, lambda: figure(columns=2, size=(4.6, 3.9)))
+    known = None if truth is None else tuple(np.asarray(part, float) for part in truth)
+    (_draw_curves if points.ndim == 2 else _draw_plane)(left, right, points, drift, rate, known)
+    for ax, what in ((left, "drift"), (right, "diffusion")):
+        ax.set_title(what)
+        ax.set_xlabel(names[0])
+        if len(names) > 1:
+            ax.set_ylabel(names[1])
+    return [left, right]
+
+
+def _draw_curves(left, right, points, drift, rate, known):
+    x = points[:, 0]
+    if known is not None:
+        left.plot(x, known[0][:, 0], color=TRUTH, linewidth=3, label="truth")
+        right.plot(x, np.sqrt(known[1][:, 0, 0]), color=TRUTH, linewidth=3, label="truth")
+    left.axhline(0, color=MUTED, linewidth=0.8)
+    left.plot(x, drift[:, 0], color=MODEL, label="law")
+    right.plot(x, np.sqrt(rate[:, 0, 0]), color=MODEL, label="law")
+    highest = max(right.dataLim.y1, 1e-12)
+    right.set_ylim(0, 1.15 * highest)
+    if known is not None:
+        left.legend(loc="best")
+
+
+def _draw_plane(left, right, points, drift, rate, known):
+    x, y = points[..., 0], points[..., 1]
+    spacing = min(np.ptp(x) / (x.shape[0] - 1), np.ptp(y) / (y.shape[1] - 1))
+    longest = np.hypot(drift[..., 0], drift[..., 1]).max()
+    scale = {"angles": "xy", "scale_units": "xy", "scale": max(longest, 1e-12) / (1.6 * spacing)}
+    if known is not None:
+        left.quiver(x, y, *np.moveaxis(known[0], -1, 0), color=TRUTH, width=0.009, **scale, label="truth")
+    left.quiver(x, y, *np.moveaxis(drift, -1, 0), color=MODEL, width=0.004, **scale, label="law")
+    if known is not None:
+        left.legend(loc="lower left", bbox_to_anchor=(0, 1.06), ncols=2, borderaxespad=0.2)
+    size = np.sqrt(np.trace(rate, axis1=-2, axis2=-1))
+    shade = right.pcolormesh(
+        x, y, size, cmap=TIME, vmin=0, vmax=1.05 * max(size.max(), 1e-12), shading="nearest", rasterized=True
+    )
+    bar = figure_of(right).colorbar(shade, ax=right, shrink=0.7, pad=0.02)
+    bar.set_label("std a root of time")
+    bar.outline.set_visible(False)
+    lengths, directions = np.linalg.eigh(rate)
+    arms = directions * np.sqrt(np.maximum(lengths, 0))[..., None, :]  # a column an axis
+    arms = arms * (0.45 * spacing / max(size.max(), 1e-12))
+    for axis in range(2):
+        ends = points[..., None, :] + np.array([-1, 1])[:, None] * arms[..., None, :, axis]
+        right.add_collection(LineCollection(ends.reshape(-1, 2, 2), colors=PAPER, linewidths=1.0))
+    for ax in (left, right):
+        ax.set_xlim(x.min() - spacing, x.max() + spacing)
+        ax.set_ylim(y.min() - spacing, y.max() + spacing)
 
 
 def _frame(ax, truth, samples, names):
