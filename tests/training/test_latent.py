@@ -9,8 +9,18 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from stochflow import LatentConfig, Trajectories, fit_latent, latent_flow
+from stochflow import (
+    FitConfig,
+    LatentConfig,
+    LatentFlow,
+    Trajectories,
+    fit_latent,
+    latent_flow,
+    rhythmic_latent_flow,
+)
 from stochflow.data.batches import compact_series
+from stochflow.inference import forecast_latent
+from stochflow.latent import BernoulliEmission, PoissonEmission
 from stochflow.objectives import elbo_terms
 from stochflow.training.latent import _Objective, _window, units_of
 
@@ -167,3 +177,80 @@ def test_one_way_needs_no_bridge_and_reports_what_it_taught(getkey):
     model = eqx.tree_at(lambda m: m.bridge, small_model(getkey()), None)
     result = fit_latent(model, waves(), config=config, key=getkey())
     assert np.isfinite(result.history[-1]["taught"])
+
+
+def events(kind):
+    """Binaries or counts at irregular times, some missing."""
+    rng = np.random.default_rng(0)
+    times = np.cumsum(rng.uniform(0.5, 1.5, (6, 12)), axis=1)
+    values = rng.integers(0, 2 if kind is BernoulliEmission else 9, (6, 12, 3)).astype(float)
+    values[rng.uniform(size=values.shape) < 0.2] = np.nan
+    return times, values
+
+
+@pytest.mark.parametrize("emission", [BernoulliEmission, PoissonEmission])
+def test_binaries_and_counts_are_trained_on_and_drawn_as_they_are(emission, getkey):
+    times, values = events(emission)
+    usual = small_model(getkey())
+    model = LatentFlow(usual.transition, emission(2, 3, key=getkey()), usual.posterior, usual.bridge)
+    data = Trajectories.from_series(list(times), list(values))
+    flow = fit_latent(model, data, config=QUICK, progress=False, key=getkey()).flow
+    drawn = forecast_latent(flow, times[0], values[0], times[0, -1:] + 1, samples=64, key=getkey()).values
+    most = 1 if emission is BernoulliEmission else np.inf
+    assert ((drawn >= 0) & (drawn <= most) & (drawn == jnp.round(drawn))).all()
+    values[2, 3, 1] = 0.5
+    other = Trajectories.from_series(list(times), list(values))
+    with pytest.raises(ValueError, match=r"the emission takes .*; series '2' has 0\.5 in row 3, channel 1"):
+        fit_latent(model, other, config=QUICK, key=getkey())
+
+
+def test_each_weight_rises_at_its_own_pace(getkey):
+    model, data = small_model(getkey()), waves()
+    config = dataclasses.replace(QUICK, forecast=2.0, beta=3.0, beta_skip=0.5, weights_warmup=1)
+    config = dataclasses.replace(config, beta_warmup=9, consistency_warmup=3, forecast_warmup=0)
+    series, key = compact_series(data, units_of(data, config)), getkey()
+    loss, terms = eqx.filter_jit(_Objective(config, 12, 1.0).loss)(model, series, jnp.array(0), key)
+    wanted = terms["reconstruction"] + 3.0 / 10 * terms["kl"] + 0.5 / 2 * terms["skip"]
+    wanted += 0.5 / 4 * (terms["one_to_two"] + terms["two_to_one"]) + 2.0 * terms["forecast"]
+    assert jnp.allclose(loss, wanted, rtol=1e-5)
+
+
+def test_a_value_that_was_not_observed_changes_no_gradient_of_the_whole_loss(getkey):
+    """With a posterior that is computed, skips and forecasts: whatever the padding holds."""
+    data = waves(series=4)
+    config = dataclasses.replace(QUICK, consistency=0.0, forecast=1.0)
+    model = rhythmic_latent_flow(data, config=config, styles=1, harmonics=1, key=getkey())
+    series, key = compact_series(data, units_of(data, config)), getkey()
+    other = series._replace(values=jnp.where(series.mask, series.values, 1e6))
+    gradient = eqx.filter_jit(
+        eqx.filter_grad(lambda m, s: _Objective(config, 12, 1.0).loss(m, s, jnp.array(0), key)[0])
+    )
+    pairs = zip(
+        jax.tree.leaves(gradient(model, series)), jax.tree.leaves(gradient(model, other)), strict=True
+    )
+    assert all(jnp.array_equal(one, two) for one, two in pairs)
+
+
+@pytest.mark.usefixtures("as_users_have_it")
+def test_what_is_no_model_no_data_and_no_config_is_refused(getkey):
+    model, data = small_model(getkey()), waves()
+    for arguments, message in [
+        (((model.transition, data), {}), "`model` must be a LatentFlow; got StochasticFlow"),
+        (((model, [1.0]), {}), "`trajectories` must be a Trajectories; got list"),
+        (((model, data), {"config": FitConfig()}), "`config` must be a LatentConfig; got FitConfig"),
+        (
+            ((model, data), {"config": QUICK, "validation": lambda flow: {"mse": 1.0}}),
+            "`validation` must return a dictionary with a number named 'loss'",
+        ),
+        (
+            (
+                (model, data),
+                {"validation": Trajectories.from_series([np.arange(3.0)], [np.zeros((3, 2))])},
+            ),
+            "`validation` has 2 channels but the trajectories have 3",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            fit_latent(*arguments[0], progress=False, key=getkey(), **arguments[1])
+    with pytest.raises(ValueError, match="`channels` must be at least 1; got -1"):
+        latent_flow(-1, 2, key=getkey())

@@ -230,7 +230,9 @@ def _check_series(name, times, values, u):
         raise ValueError(f"{where} is empty: `values` has shape {values.shape}.")
     for what, array in [("times", times), ("values", values), *([] if u is None else [("u", np.asarray(u))])]:
         if array.dtype.kind not in "iuf":  # lengths of time count as integers elsewhere in NumPy
-            raise ValueError(f"{where}: `{what}` must hold real numbers; got {array.dtype}{_way_out(array)}.")
+            raise ValueError(
+                f"{where}: `{what}` must hold real numbers; got {array.dtype}{way_out_of_dates(array)}."
+            )
     _refuse(where, "time", ~np.isfinite(times), times, "drop the row, or give it its time")
     _refuse(where, "value", np.isinf(values).any(1), values)
     steps = np.diff(times)
@@ -251,7 +253,7 @@ def _check_series(name, times, values, u):
     return float(times[0]), since, as_float, u
 
 
-def _way_out(array):
+def way_out_of_dates(array: np.ndarray) -> str:
     """What to do with dates, which are no numbers."""
     if array.dtype.kind not in "mM":
         return ""

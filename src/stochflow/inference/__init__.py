@@ -11,7 +11,6 @@ from .latent import (
     forecast_latent as forecast_latent,
     impute_latent as impute_latent,
     likelihood_bound as likelihood_bound,
-    observed_series as observed_series,
 )
 from .linear_gaussian import (
     KalmanResult as KalmanResult,
@@ -20,6 +19,7 @@ from .linear_gaussian import (
     affine_step as affine_step,
     kalman as kalman,
 )
+from .past import observed_series as observed_series
 from .readout import (
     DriftAndDiffusion as DriftAndDiffusion,
     Field as Field,

@@ -10,10 +10,17 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..flows.nets import with_padded_widths
-from ..latent import ObservedFlow, Series
+from ..latent import ObservedFlow
 from ..laws import warn_beyond_horizon
-from ..objectives import elbo_terms
-from .rollout import forecast, rollout
+from ..objectives import elbo_terms, state_rows
+from .past import bucket, check_draws, check_finite, read_past
+from .rollout import plan_steps
+
+# Of the times themselves: a time that is this little earlier than the last observation is not earlier.
+SLACK = 1e-9
+# Rows of paths whose bound is worked out at once: memory does not grow with the number of paths.
+ROWS_AT_ONCE = 1 << 16
+CHAINED = "chain shorter steps with `max_gap={horizon:g}`"
 
 
 class LatentDraws(NamedTuple):
@@ -27,36 +34,6 @@ class LatentDraws(NamedTuple):
     states: Float[Array, "samples times dim"]
     means: Float[Array, "samples times channels"]
     values: Float[Array, "samples times channels"]
-
-
-def observed_series(
-    times: np.ndarray,
-    values: np.ndarray,
-    u: Float[np.ndarray, "rows cond"] | None = None,
-) -> tuple[Series, float]:
-    """A series as the models read it, and the origin of its times. NaN means missing; rows of nothing else are
-    dropped."""
-    times, values = np.asarray(times, np.float64), np.asarray(values, np.float64)
-    if values.ndim != 2 or times.shape != values.shape[:1]:
-        raise ValueError(
-            f"`times` and `values` must have shapes (rows,) and (rows, channels); got {times.shape} and {values.shape}."
-        )
-    if not np.isfinite(times).all() or (np.diff(times) <= 0).any():
-        raise ValueError("`times` must be finite and increase.")
-    if np.isinf(values).any():
-        raise ValueError(f"`values` must not be infinite; row {int(np.isinf(values).any(1).argmax())} is.")
-    mask = ~np.isnan(values)
-    kept = mask.any(axis=1)
-    if not kept.any():
-        raise ValueError("`values` must have at least one observation.")
-    origin = float(times[kept][0])
-    return Series(
-        times=jnp.asarray(times[kept] - origin, jnp.result_type(float)),
-        values=jnp.asarray(np.where(mask, values, 0.0)[kept], jnp.result_type(float)),
-        mask=jnp.asarray(mask[kept]),
-        present=jnp.ones(int(kept.sum()), bool),
-        u=None if u is None else jnp.asarray(u, jnp.result_type(float))[kept],
-    ), origin
 
 
 def forecast_latent(
@@ -76,52 +53,74 @@ def forecast_latent(
     **Arguments:**
 
     - `times`, `values`: the past; NaN means missing.
-    - `at`: when; no earlier than the last observation, in the same units and from the same origin as `times`.
+    - `at`: when, in increasing order; no earlier than the last observation, in the same units and from the same origin
+        as `times`.
     - `max_gap`: the longest step; by default every time is reached in one.
     - `joint`: whether a draw is one path through all of `at`, in steps from each time to the next, or the times are
         drawn independently, each straight from the last observation.
     - `key`: draw number i depends on it and on i alone.
     """
-    series, origin = observed_series(times, values, u)
-    ahead = np.asarray(at, np.float64) - origin
-    last = float(series.times[-1])
-    if ahead.size and ahead.min() < last - 1e-6 * max(1.0, abs(last)):
+    past = read_past(flow, times, values, u)
+    check_draws(samples, key)
+    ahead = _checked_times(at) - past.origin
+    if ahead.size and ahead.min() < past.last - SLACK * max(1.0, abs(past.last + past.origin)):
         raise ValueError(
-            f"`at` must not lie before the last observation, at {last + origin:g}; got {ahead.min() + origin:g}. "
-            "For times between observations use `impute_latent`."
+            f"`at` must not lie before the last observation, at {past.last + past.origin:g}; got "
+            f"{ahead.min() + past.origin:g}. For times between observations use `impute_latent`."
         )
-    if samples < 1:
-        raise ValueError(f"`samples` must be at least 1; got {samples}.")
-    scaled = flow.units.standardise(series)
-    start, grid = last / flow.units.time_scale, np.maximum(ahead, last) / flow.units.time_scale
-    gap = None if max_gap is None else max_gap / flow.units.time_scale
-    if flow.units.horizon is not None and gap is None and not joint:
-        warn_beyond_horizon(last, ahead.max(initial=last), flow.units.horizon)
-    return _draw(flow, scaled, start, tuple(grid.tolist()), gap, joint, samples, key)
+    if max_gap is not None and not max_gap > 0:
+        raise ValueError(f"`max_gap` must be positive; got {max_gap}.")
+    ahead, unit = np.maximum(ahead, past.last), flow.units.time_scale
+    starts = np.concatenate([[past.last], ahead])[:-1] if joint else np.full(len(ahead), past.last)
+    steps = ahead - starts if max_gap is None else np.minimum(ahead - starts, max_gap)
+    warn_beyond_horizon(np.zeros(len(steps)), steps, flow.units.horizon, CHAINED)
+    itinerary = plan_steps(
+        flow.model.transition,
+        past.series.times.dtype,
+        past.last / unit,
+        ahead / unit,
+        max_gap=None if max_gap is None else max_gap / unit,
+        joint=joint,
+        rounded=bucket,
+    )
+    draws = _draw(flow, past.series, itinerary, int(samples), key)
+    draws = jax.tree.map(lambda leaf: leaf[:, : len(ahead)], draws)
+    check_finite(bool(jnp.isfinite(draws.means).all()), "draws")
+    return draws
+
+
+def _checked_times(at) -> Float[np.ndarray, " times"]:
+    at = np.asarray(at)
+    if at.ndim != 1 or at.dtype.kind not in "iuf":
+        raise ValueError(f"`at` must hold numbers in one dimension; got {at.dtype} of shape {at.shape}.")
+    at = at.astype(np.float64)
+    if not np.isfinite(at).all() or (np.diff(at) < 0).any():
+        raise ValueError("`at` must hold finite times that do not decrease.")
+    return at
 
 
 @eqx.filter_jit
-def _draw(flow, series, start, grid, max_gap, joint, samples, key):
+def _draw(flow, series, itinerary, samples, key):
     model, units = flow.model, flow.units
     transition = with_padded_widths(model.transition)
     last = model.reader.last(series)
-    u = None if series.u is None else series.u[-1]
+    u = None if series.u is None else series.u[series.present.sum() - 1]
 
     def one(i):
         start_key, move_key, noise_key = jr.split(jr.fold_in(key, i), 3)
         x, _ = last.transform_and_log_prob(jr.normal(start_key, last.mean.shape, last.mean.dtype))
-        if joint:
-            times = np.concatenate([[start], grid])
-            states = rollout(transition, x, times, max_gap=max_gap, u=u, key=move_key)[1:]
-        else:
-            states = forecast(transition, x, start, np.asarray(grid), max_gap=max_gap, u=u, key=move_key)
-        means = jax.vmap(model.emission.mean)(states)
-        values = jax.vmap(lambda x, k: model.emission.sample(x, key=k))(
-            states, jr.split(noise_key, len(grid))
-        )
-        return LatentDraws(states, units.restore(means), units.restore(values))
+        states = itinerary.follow(transition, x, u, key=move_key)
+        return _seen(model, units, states, noise_key)
 
     return jax.vmap(one)(jnp.arange(samples))
+
+
+def _seen(model, units, states, key) -> LatentDraws:
+    """States, and what is observed of them."""
+    means = jax.vmap(model.emission.mean)(states)
+    keys = jax.vmap(lambda i: jr.fold_in(key, i))(jnp.arange(len(states)))
+    values = jax.vmap(lambda x, k: model.emission.sample(x, key=k))(states, keys)
+    return LatentDraws(states, units.restore(means), units.restore(values))
 
 
 class LikelihoodBound(NamedTuple):
@@ -145,9 +144,11 @@ def likelihood_bound(
 
     $$\log \frac1K \sum_k \frac{p(x^k, o)}{q(x^k \mid o)}$$
     """
-    series, _ = observed_series(times, values, u)
-    log_weights, rows = _log_weights(flow, flow.units.standardise(series), samples, key)
+    series = read_past(flow, times, values, u).series
+    check_draws(samples, key)
+    log_weights, rows = _log_weights(flow, series, int(samples), key)
     weights = np.asarray(log_weights, np.float64)
+    check_finite(bool(np.isfinite(weights).all()), "log-weights")
     observed = np.asarray(series.mask) & np.asarray(rows)[:, None]
     volume = float((observed * np.log(np.asarray(flow.units.scale, np.float64))).sum())
     iwae = np.logaddexp.reduce(weights) - np.log(samples)
@@ -156,10 +157,13 @@ def likelihood_bound(
 
 @eqx.filter_jit
 def _log_weights(flow, series, samples, key):
-    terms = jax.lax.map(
-        lambda i: elbo_terms(flow.model, series, key=jr.fold_in(key, i)), jnp.arange(samples), batch_size=64
-    )
-    return -(terms.reconstruction + terms.kl).sum(axis=1), terms.rows[0]
+    at_once = max(1, min(samples, ROWS_AT_ONCE // len(series.times)))
+
+    def log_weight(i):
+        terms = elbo_terms(flow.model, series, key=jr.fold_in(key, i))
+        return -(terms.reconstruction + terms.kl).sum()
+
+    return jax.lax.map(log_weight, jnp.arange(samples), batch_size=at_once), state_rows(flow.model, series)
 
 
 def impute_latent(
@@ -177,24 +181,22 @@ def impute_latent(
     **Arguments:**
 
     - `times`, `values`: the whole series; NaN means missing.
-    - `at`: when, in increasing order; at the times of the series by default (a reconstruction). At the time of an
+    - `at`: when, in increasing order; by default at all observed rows that have a state (a reconstruction): all but the
+        first few where the posterior reads windows. At the time of an
         observation the state is that of the posterior; between two of them it is drawn from the bridge, each time
         given the one before, so that a draw is one path.
     """
-    series, origin = observed_series(times, values, u)
-    known = np.asarray(series.times, np.float64)[flow.model.posterior.context :]
-    wanted = np.asarray(times if at is None else at, np.float64) - origin
-    if not len(known):
-        raise ValueError(
-            f"the posterior reads {flow.model.posterior.context} rows before the first state; got {len(series.times)}."
-        )
+    past = read_past(flow, times, values, u)
+    check_draws(samples, key)
+    known = past.times[flow.model.posterior.context :]
+    wanted = known if at is None else _checked_times(at) - past.origin
     slack = 1e-6 * max(1.0, float(np.abs(known).max()))
-    if wanted.size == 0 or not np.isfinite(wanted).all() or (np.diff(wanted) < 0).any():
-        raise ValueError("`at` must hold at least one time, and they must not decrease.")
+    if wanted.size == 0:
+        raise ValueError("`at` must hold at least one time.")
     if wanted.min() < known[0] - slack or wanted.max() > known[-1] + slack:
         raise ValueError(
-            f"`at` must lie between the first state, at {known[0] + origin:g}, and the last observation, at "
-            f"{known[-1] + origin:g}; for later times use `forecast_latent`."
+            f"`at` must lie between the first state, at {known[0] + past.origin:g}, and the last observation, at "
+            f"{known[-1] + past.origin:g}; for later times use `forecast_latent`."
         )
     before = np.clip(np.searchsorted(known, wanted + slack, side="right") - 1, 0, len(known) - 1)
     at_row = np.abs(known[before] - wanted) <= slack
@@ -203,7 +205,9 @@ def impute_latent(
     after = np.minimum(before + 1, len(known) - 1)
     first = np.diff(before, prepend=-1) > 0
     plan = jax.tree.map(jnp.asarray, (before, after, at_row, first, wanted / flow.units.time_scale))
-    return _impute(flow, flow.units.standardise(series), plan, samples, key)
+    draws = _impute(flow, past.series, plan, int(samples), key)
+    check_finite(bool(jnp.isfinite(draws.means).all()), "draws")
+    return draws
 
 
 @eqx.filter_jit
@@ -235,9 +239,6 @@ def _impute(flow, series, plan, samples, key):
         numbers = jnp.arange(plan[0].shape[0])
         r = plan[4].astype(times.dtype)
         _, states = jax.lax.scan(step, (path[0], times[0]), (*plan[:4], r, numbers))
-        means = jax.vmap(model.emission.mean)(states)
-        keys = jr.split(noise_key, numbers.shape[0])
-        values = jax.vmap(lambda x, k: model.emission.sample(x, key=k))(states, keys)
-        return LatentDraws(states, units.restore(means), units.restore(values))
+        return _seen(model, units, states, noise_key)
 
     return jax.lax.map(one, jnp.arange(samples), batch_size=32)

@@ -1,5 +1,6 @@
 """From a law to paths and forecasts: one step where one will do, chained steps where they are asked for."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -50,15 +51,19 @@ def rollout(
     x0 = check_state("x0", x0, law.dim)
     plan = _plan(_concrete_times(times), max_gap)
     warn_beyond_horizon(plan.starts, plan.ends, horizon_of(law))
+    starts, ends = _as_seen(law, x0.dtype, plan.starts, plan.ends)
+    return jnp.concatenate([x0[None], _walk(law, x0, starts, ends, u, key)[plan.wanted]])
+
+
+def _walk(law, x0, starts, ends, u, key):
+    """The states after each of several steps."""
 
     def step(x, now):
         s, t, i = now
         x = law.sample(x, s, t, u, key=jr.fold_in(key, i))
         return x, x
 
-    starts, ends = _as_seen(law, x0.dtype, plan.starts, plan.ends)
-    _, path = jax.lax.scan(step, x0, (starts, ends, jnp.arange(len(plan.ends))))
-    return jnp.concatenate([x0[None], path[plan.wanted]])
+    return jax.lax.scan(step, x0, (starts, ends, jnp.arange(len(ends))))[1]
 
 
 def forecast(
@@ -78,18 +83,28 @@ def forecast(
     allows; all times are drawn together, in as many turns as the furthest needs.
     """
     x0 = check_state("x0", x0, law.dim)
-    start, *times = _concrete_times(s, times)
-    ahead = np.asarray(times) - start
+    starts, ends = _turns(_concrete_times(s, times), max_gap)
+    warn_beyond_horizon(starts, ends, horizon_of(law))
+    starts, ends = _as_seen(law, x0.dtype, starts, ends)
+    return _leap(law, x0, starts, ends, u, key)
+
+
+def _turns(times, max_gap) -> tuple[Float[np.ndarray, "n turns"], Float[np.ndarray, "n turns"]]:
+    """Starts and ends of the equal steps from the first time to each of the others."""
+    ahead = times[1:] - times[0]
     number = _steps(ahead, max_gap)
-    warn_beyond_horizon(np.zeros(len(ahead)), ahead / number, horizon_of(law))
     # Times that need fewer steps than others stand still for the rest: a gap of zero moves nothing.
     turns = np.minimum(np.arange(number.max(initial=1) + 1), number[:, None])
-    edges = start + ahead[:, None] * turns / number[:, None]
-    starts, ends = _as_seen(law, x0.dtype, edges[:, :-1], edges[:, 1:])
+    edges = times[0] + ahead[:, None] * turns / number[:, None]
+    return edges[:, :-1], edges[:, 1:]
 
+
+def _leap(law, x0, starts, ends, u, key):
+    """The state after each of several chains of steps, all from `x0`."""
+    number = len(starts)
     if starts.shape[1] == 1:
         # In one long row: numbers for many short ones are drawn one at a time on a CPU, at six times the cost.
-        noise = jr.normal(key, (len(ahead) * law.dim,), x0.dtype).reshape(len(ahead), law.dim)
+        noise = jr.normal(key, (number * law.dim,), x0.dtype).reshape(number, law.dim)
         return jax.vmap(lambda z, s, t: law.transform(z, x0, s, t, u))(noise, starts[:, 0], ends[:, 0])
 
     def draw(starts, ends, key):
@@ -99,8 +114,59 @@ def forecast(
 
         return jax.lax.scan(step, x0, (starts, ends, jnp.arange(len(starts))))[0]
 
-    keys = jax.vmap(lambda i: jr.fold_in(key, i))(jnp.arange(len(ahead)))
+    keys = jax.vmap(lambda i: jr.fold_in(key, i))(jnp.arange(number))
     return jax.vmap(draw)(starts, ends, keys)
+
+
+class Itinerary(NamedTuple):
+    """Steps from a start to several times, as arrays: programs that take them serve all times.
+
+    - `starts`, `ends`: of the steps, those to each time in a row or, if the times are one path, all in one row.
+    - `wanted`: after which step of a path each time is reached; `None` where each has steps of its own.
+    """
+
+    starts: Float[Array, "rows steps"]
+    ends: Float[Array, "rows steps"]
+    wanted: Array | None
+
+    def follow(
+        self, law: AbstractTransition, x0: Float[Array, " dim"], u: Array | None, *, key: PRNGKeyArray
+    ) -> Float[Array, "n dim"]:
+        """The state at each time."""
+        if self.wanted is None:
+            return _leap(law, x0, self.starts, self.ends, u, key)
+        return _walk(law, x0, self.starts[0], self.ends[0], u, key)[self.wanted]
+
+
+def plan_steps(
+    law: AbstractTransition,
+    dtype,
+    s: float,
+    times: Float[np.ndarray, " n"],
+    *,
+    max_gap: float | None,
+    joint: bool,
+    rounded: Callable[[int], int] = lambda number: number,
+) -> Itinerary:
+    """Plan the steps of [`forecast`][stochflow.forecast] or, if `joint`, of [`rollout`][stochflow.rollout].
+
+    `rounded` rounds numbers of times and of steps up: those that are added stand still, and what is asked for comes
+    first.
+    """
+    known = _concrete_times(s, times)
+    if joint:
+        plan = _plan(known, max_gap)
+        starts, ends, wanted = plan.starts[None], plan.ends[None], plan.wanted
+        wanted = np.pad(wanted, (0, rounded(len(wanted)) - len(wanted)), mode="edge")
+    else:
+        (starts, ends), wanted = _turns(known, max_gap), None
+        more = rounded(len(starts)) - len(starts)
+        starts, ends = (np.pad(edges, ((0, more), (0, 0)), mode="edge") for edges in (starts, ends))
+    idle = rounded(starts.shape[1]) - starts.shape[1]
+    end = np.repeat(ends[:, -1:], idle, axis=1)
+    starts, ends = (np.concatenate([edges, end], axis=1) for edges in (starts, ends))
+    starts, ends = _as_seen(law, dtype, starts, ends)
+    return Itinerary(starts, ends, None if wanted is None else jnp.asarray(wanted))
 
 
 def interpolate(

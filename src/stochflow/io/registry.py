@@ -272,10 +272,11 @@ ENTRIES = (
     ),
     Entry(
         LatentUnits,
-        {"channels": SIZE, **UNITS},
+        {"channels": SIZE, **UNITS, "gap": Positive(optional=True)},
         lambda key, channels, **units: LatentUnits(jnp.zeros(channels), jnp.ones(channels), **units),
         derive={"channels": lambda units: units.loc.size},
         positive=("scale",),
+        later={"gap": None},
     ),
     Entry(ObservedFlow, {"model": Part(LatentFlow), "units": Part(LatentUnits)}, _observed),
     _learnt(

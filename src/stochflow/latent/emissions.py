@@ -24,6 +24,12 @@ class AbstractEmission(eqx.Module):
     dim: eqx.AbstractVar[int]
     channels: eqx.AbstractVar[int]
 
+    @property
+    def takes(self) -> str:
+        """What is observed: `"reals"`, which a fit brings to standard units, or `"binaries"` or `"counts"`, which are
+        left as they are."""
+        return "reals"
+
     @abc.abstractmethod
     def log_prob(
         self, value: Float[Array, " channels"], mask: Bool[Array, " channels"], x: Float[Array, " dim"]
@@ -190,6 +196,10 @@ class BernoulliEmission(AbstractEmission):
         self.dim = dim
         self.channels = channels
 
+    @property
+    def takes(self) -> str:
+        return "binaries"
+
     def mean(self, x):
         return jax.nn.sigmoid(self.net(x))
 
@@ -218,6 +228,10 @@ class PoissonEmission(AbstractEmission):
         self.net = eqx.nn.MLP(dim, channels, width, depth, softplus, key=key)
         self.dim = dim
         self.channels = channels
+
+    @property
+    def takes(self) -> str:
+        return "counts"
 
     def mean(self, x):
         return jnp.exp(self.net(x))
@@ -274,6 +288,10 @@ class PeriodicEmission(AbstractEmission):
     @property
     def channels(self) -> int:
         return self.emission.channels
+
+    @property
+    def takes(self) -> str:
+        return self.emission.takes
 
     def features(self, x: Float[Array, " dim"]) -> Float[Array, " features"]:
         """The state as `emission` sees it."""

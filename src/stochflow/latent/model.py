@@ -108,6 +108,9 @@ def latent_flow(
     """
     if posterior not in POSTERIORS:
         raise ValueError(f"`posterior` must be one of {', '.join(POSTERIORS)}; got {posterior!r}.")
+    for name, size in {"channels": channels, "dim": dim, "width": width, "hidden": hidden}.items():
+        if size < 1:
+            raise ValueError(f"`{name}` must be at least 1; got {size}.")
     flow_key, bridge_key, emission_key, posterior_key = jr.split(key, 4)
     sizes = {"width": hidden, "mask_input": mask_input}
     if posterior != "window":

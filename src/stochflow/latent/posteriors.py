@@ -76,9 +76,9 @@ class AbstractPosterior(eqx.Module):
         return Reading(path, jax.vmap(lambda mean, std: Gaussian(mean, jnp.diag(std)))(mean, std))
 
     def last(self, series: Series) -> Gaussian:
-        """The law of the state at the last row, where a forecast starts from; the series has no padding."""
-        mean, std = self.marginals(series)
-        return Gaussian(mean[-1], jnp.diag(std[-1]))
+        """The law of the state at the last row that is no padding, where a forecast starts from."""
+        (mean, std), at = self.marginals(series), series.present.sum() - 1
+        return Gaussian(mean[at], jnp.diag(std[at]))
 
     def of(
         self, transition: AbstractTransition, emission: AbstractEmission, initial: InitialLaw
@@ -271,8 +271,8 @@ class SmoothingPosterior(AbstractPosterior):
         return Marginals(mean, jnp.sqrt(jnp.diagonal(covariance, axis1=1, axis2=2)))
 
     def last(self, series):
-        mean, covariance = self._moments(series)
-        return Gaussian(mean[-1], cholesky(covariance[-1]))
+        (mean, covariance), at = self._moments(series), series.present.sum() - 1
+        return Gaussian(mean[at], cholesky(covariance[at]))
 
     def _moments(self, series):
         matrices, shifts, stds = self._kernels(series)

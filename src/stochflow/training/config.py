@@ -191,7 +191,9 @@ class LatentConfig(RunConfig):
     **Objective**
 
     - `beta`: the weight of the KL divergence from one row to the next.
-    - `beta_skip`: that of the skip-ahead KL divergence, from a row to one further on.
+    - `beta_skip`: that of the skip-ahead KL divergence, from a row to one further on. Where the states of a posterior
+        hang together (`"smooth"`, Kalman), its law of a row given one long before is not known: there the transition
+        learns the long steps of its paths by their likelihood, and the paths are not bent to suit it.
     - `forecast`: the weight of the energy score of forecasts over such skips, each from what the past tells of its
         first row: what a forecast is worth in the units of the data. Not for smoothing posteriors.
     - `skip_lag`: the furthest row on, τ; all that there are by default.
@@ -202,7 +204,9 @@ class LatentConfig(RunConfig):
     - `skip_samples`: to how many rows further on from each.
     - `transitions`: how many of the steps from row to row are used in an update, drawn anew for each; all by
         default. The cost of an update then does not grow with the length of the series.
-    - `weights_warmup`: steps over which `beta`, `beta_skip` and `consistency` rise from 0.
+    - `weights_warmup`: steps over which `beta`, `beta_skip`, `consistency` and `forecast` rise from 0.
+    - `beta_warmup`, `skip_warmup`, `consistency_warmup`, `forecast_warmup`: for one of them alone; as the others by
+        default.
 
     **Data**
 
@@ -226,6 +230,10 @@ class LatentConfig(RunConfig):
     skip_samples: int = 2
     transitions: int | None = None
     weights_warmup: int = 0
+    beta_warmup: int | None = None
+    skip_warmup: int | None = None
+    consistency_warmup: int | None = None
+    forecast_warmup: int | None = None
     common_scale: bool = False
     time_unit: float | None = None
     window: int | None = None
@@ -236,6 +244,8 @@ class LatentConfig(RunConfig):
         RunConfig.__post_init__(self)
         self._require_all(("skip_starts", "skip_samples"), _is_count, "a positive integer")
         self._require_all(("weights_warmup",), _is_natural, "an integer ≥ 0")
+        warmups = ("beta_warmup", "skip_warmup", "consistency_warmup", "forecast_warmup")
+        self._require_all(warmups, lambda v: v is None or _is_natural(v), "an integer ≥ 0, or None")
         self._require_all(("beta", "beta_skip", "forecast", "input_noise"), lambda v: v >= 0, "at least 0")
         self._require_all(("time_unit",), _is_positive_or_none, "positive, or None")
         self._require_all(("transitions",), _is_count_or_none, "a positive integer, or None")

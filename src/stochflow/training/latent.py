@@ -26,6 +26,8 @@ from .states import States
 
 # A longer series is seen a random stretch at a time, unless `window` says otherwise: memory must not grow with it.
 LONGEST_WINDOW = 512
+# Rows of validation series whose bound is worked out at once.
+ROWS_AT_ONCE = 1 << 16
 
 # Chains that leave the range of a batch's states, widened so many times, teach nothing.
 STRAY = 2.0
@@ -67,7 +69,7 @@ def fit_latent(
     - `folder`, `progress`, `key`: as for [`fit`][stochflow.fit].
     """
     _check(model, trajectories, config, validation)
-    units = units_of(trajectories, config)
+    units = units_of(trajectories, config, takes=model.emission.takes)
     data = compact_series(trajectories, units)
     assert units.horizon is not None
     reach = units.horizon if config.consistency_horizon is None else config.consistency_horizon
@@ -126,17 +128,20 @@ class _Objective:
         } | gaps
         if config.forecast > 0:
             terms["forecast"] = self._forecast(model, batch, states, forecast_key)
-        risen = jnp.minimum(1.0, (step + 1) / (config.weights_warmup + 1)).astype(log_prob.dtype)
+        risen = lambda warmup: jnp.minimum(
+            1.0, (step + 1) / ((config.weights_warmup if warmup is None else warmup) + 1)
+        ).astype(log_prob.dtype)
+        consistency = config.consistency * risen(config.consistency_warmup)
         weights = {
-            "kl": config.beta,
-            "skip": config.beta_skip,
-            "one_to_two": config.consistency * config.one_to_two,
-            "two_to_one": config.consistency * config.two_to_one,
-            "taught": config.consistency,
-            "forecast": config.forecast,
+            "kl": config.beta * risen(config.beta_warmup),
+            "skip": config.beta_skip * risen(config.skip_warmup),
+            "one_to_two": consistency * config.one_to_two,
+            "two_to_one": consistency * config.two_to_one,
+            "taught": consistency,
+            "forecast": config.forecast * risen(config.forecast_warmup),
         }
-        total = terms["reconstruction"] + risen * sum(
-            weights[name] * terms[name] for name in weights if name in terms
+        total = sum(
+            (weights[name] * terms[name] for name in weights if name in terms), terms["reconstruction"]
         )
         return total, terms
 
@@ -215,31 +220,34 @@ def _shared(config: LatentConfig) -> LatentConfig:
     return dataclasses.replace(config, **{name: n and my_share(n) for name, n in counts.items()})
 
 
-def units_of(data: Trajectories, config: LatentConfig) -> LatentUnits:
-    """Unit variance of every channel, and a unit of time in which the process moves by about one."""
-    loc, scale = _scale(data, config)
+def units_of(data: Trajectories, config: LatentConfig, *, takes: str = "reals") -> LatentUnits:
+    """Unit variance of every channel, unless they are binaries or counts, and a unit of time in which the process moves
+    by about one."""
+    loc, scale = _scale(data, config, takes)
     longest = max(np.ptp(t[ok]) if ok.any() else 0.0 for t, ok in zip(data.times, data.present, strict=True))
     if longest <= 0:
         raise ValueError("no series has two rows: there is no transition to learn from.")
     reach = float(max(longest, config.consistency_horizon or 0.0))
-    return LatentUnits(loc, scale, _time_unit(data, reach, config), reach)
+    usual = float(
+        np.median(np.concatenate([np.diff(t[ok]) for t, ok in zip(data.times, data.present, strict=True)]))
+    )
+    return LatentUnits(loc, scale, _time_unit(usual, reach, config), reach, usual)
 
 
-def _time_unit(data, reach, config):
+def _time_unit(usual, reach, config):
     """Between the usual gap and the longest, by their geometric mean: rates are then neither tiny nor huge."""
     if config.time_unit is not None or not config.standardise:
         return 1.0 if config.time_unit is None else config.time_unit
-    gaps = np.concatenate([np.diff(t[ok]) for t, ok in zip(data.times, data.present, strict=True)])
-    return float(np.sqrt(reach * np.median(gaps)))
+    return float(np.sqrt(reach * usual))
 
 
-def _scale(data, config):
+def _scale(data, config, takes):
     """Location and scale of each channel. One that never changes keeps its unit: there is nothing to scale."""
-    if not config.standardise:
-        return np.zeros(data.dim, np.float32), np.ones(data.dim, np.float32)
     seen = np.where(data.mask, data.values.astype(np.float64), np.nan).reshape(-1, data.dim)
     if (never := np.flatnonzero(np.isnan(seen).all(axis=0))).size:
         raise ValueError(f"channel {never[0]} is never observed: it has no law to learn; drop it.")
+    if not config.standardise or takes != "reals":
+        return np.zeros(data.dim, np.float32), np.ones(data.dim, np.float32)
     std = np.nanstd(seen, axis=0)
     if config.common_scale:
         std = np.full(data.dim, np.sqrt(np.mean(std**2)))
@@ -260,13 +268,15 @@ def _window(data, config):
 
 def _make_validation(validation, units):
     if not isinstance(validation, Trajectories):
-        return lambda model: validation(ObservedFlow(model, units))
+        return lambda model: _with_loss(validation(ObservedFlow(model, units)))
     data = compact_series(validation, units)
-    keys = jr.split(jr.key(0), data.times.shape[0])
+    number, rows = data.times.shape
+    keys = jr.split(jr.key(0), number)
 
     @eqx.filter_jit
     def terms(model):
-        return jax.vmap(lambda series, key: elbo_terms(model, series, key=key))(data, keys)
+        one = lambda item: elbo_terms(model, item[0], key=item[1])
+        return jax.lax.map(one, (data, keys), batch_size=max(1, min(number, ROWS_AT_ONCE // rows)))
 
     def validate(model) -> dict[str, float]:
         found = terms(model)
@@ -278,11 +288,48 @@ def _make_validation(validation, units):
     return validate
 
 
+def _with_loss(found):
+    if not isinstance(found, dict) or "loss" not in found:
+        raise ValueError(f"`validation` must return a dictionary with a number named 'loss'; got {found!r}.")
+    return found
+
+
+# What an emission takes, in words, and whether a value is none of it.
+OUTSIDE = {
+    "binaries": ("0 or 1", lambda x: (x != 0) & (x != 1)),
+    "counts": ("whole numbers from 0 on", lambda x: (x < 0) | (x != np.round(x))),
+}
+
+
+def _check_values(model, data):
+    if model.emission.takes not in OUTSIDE:
+        return
+    words, outside = OUTSIDE[model.emission.takes]
+    wrong = np.argwhere(data.mask & outside(data.values))
+    if len(wrong):
+        i, row, channel = wrong[0]
+        raise ValueError(
+            f"the emission takes {words}; series {data.names[i]!r} has {data.values[i, row, channel]:g} in row {row}, "
+            f"channel {channel}."
+        )
+
+
 def _check(model, data, config, validation):
+    for name, given, wanted in (("model", model, LatentFlow), ("trajectories", data, Trajectories)):
+        if not isinstance(given, wanted):
+            raise ValueError(f"`{name}` must be a {wanted.__name__}; got {type(given).__name__}.")
+    if not isinstance(config, LatentConfig):
+        raise ValueError(f"`config` must be a LatentConfig; got {type(config).__name__}.")
     if model.channels != data.dim:
         raise ValueError(f"`model` has {model.channels} channels but the trajectories have {data.dim}.")
+    if isinstance(validation, Trajectories) and validation.dim != data.dim:
+        raise ValueError(f"`validation` has {validation.dim} channels but the trajectories have {data.dim}.")
+    _check_values(model, data)
     if config.consistency > 0 and model.bridge is None and not config.one_way:
-        raise ValueError("`model.bridge` must be there when `config.consistency` is positive.")
+        raise ValueError(
+            "`model.bridge` must be there when `config.consistency` is positive: give the model a bridge, or set "
+            "`consistency` to 0."
+        )
     if config.forecast > 0 and isinstance(model.posterior, SmoothingPosterior):
         raise ValueError(
             "`config.forecast` must be 0 for a smoothing posterior, which cannot tell a state by the past alone."
