@@ -59,8 +59,14 @@ def test_it_trains_scores_and_prints(parts, data, monkeypatch, tmp_path, getkey)
         samples=8,
         skip_starts=16,
         transitions=16,
+        patience=5 if parts == "rhythm" else None,
     )
     result = mocap.train_mocap(setting, seed=0, data=data, folder=tmp_path, progress=False)
+    if setting.patience:  # the weights that did best on the validation sequences are those that were kept
+        reports = (tmp_path / "all" / "metrics.jsonl").read_text().splitlines()
+        best = min(json.loads(line)["validation_loss"] for line in reports)
+        kept = mocap.validation_loss(result.flow, data["validation"], 3)["loss"]
+        assert kept == pytest.approx(best, rel=1e-4)
     scores = mocap_scores.score_mocap(result.flow, setting, data=data, key=getkey())
     assert list(scores.mse) == ["one step", "steps of 50", "steps of 10", "steps of 1"]
     assert all(np.isfinite(values).all() for values in scores.mse.values())
@@ -102,6 +108,21 @@ def test_an_unknown_set_up_is_refused():
 @pytest.mark.parametrize("wrong", [{"speeds": 0}, {"slowest": 0.0}, {"slowest": 1.1, "fastest": 1.0}])
 def test_speeds_that_cannot_be_are_refused(wrong):
     with pytest.raises(ValueError, match="`speeds` must be at least 1 and 0 < `slowest` ≤ `fastest`"):
+        mocap.MocapSetting(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"observation_std": 0.0}, r"`observation_std` must be greater than 0\.001; got 0\.0"),
+        ({"styles": 99}, "`styles` must be at most 50, as there are channels; got 99"),
+        ({"width": 0}, "`width` must be at least 1; got 0"),
+        ({"consistency": 1.0}, "`consistency` must be 0 for a rhythm.*choose `parts` principal or paper"),
+        ({"patience": 0}, "`patience` must be"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_their_own_names(wrong, message):
+    with pytest.raises(ValueError, match=message):
         mocap.MocapSetting(**wrong)
 
 

@@ -13,6 +13,7 @@ from stochflow.experiments import paper
 from stochflow.experiments.common import open_stages
 from stochflow.experiments.lorenz import LorenzSetting
 from stochflow.experiments.missing import MissingSetting, cases, missing_rows
+from stochflow.experiments.mocap import MocapSetting
 from stochflow.training import CheckpointError
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -97,6 +98,14 @@ def test_kept_results_say_all_of_their_settings(pattern, setting):
         found = json.loads(path.read_text())
         for row in found if isinstance(found, list) else [found]:
             assert set(row["setting"]) == names
+
+
+@pytest.mark.parametrize("setup", [1, 2])
+def test_kept_results_of_motion_capture_are_those_of_the_recipe(setup):
+    rows = json.loads((RESULTS / f"mocap-setup{setup}.json").read_text())
+    assert [row["seed"] for row in rows] == list(range(5))
+    for row in rows:
+        assert row["setting"] == dataclasses.asdict(MocapSetting(setup=setup))
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda p: p.name)

@@ -57,3 +57,9 @@ def test_wrong_settings_are_refused(getkey):
         drift_and_diffusion(LAW, jnp.zeros(2), gap=0.0, key=getkey())
     with pytest.raises(ValueError, match="`samples` must be at least 2; got 1"):
         drift_and_diffusion(LAW, jnp.zeros(2), gap=0.1, samples=1, key=getkey())
+
+
+@pytest.mark.usefixtures("as_users_have_it")
+def test_what_is_no_law_is_refused(getkey):
+    with pytest.raises(ValueError, match=r"`law` must be a transition law, .*; got str"):
+        drift_and_diffusion("law", jnp.zeros(2), gap=0.1, key=getkey())

@@ -82,6 +82,13 @@ def test_one_channel_has_no_phase():
         rhythmic_latent_flow(data, config=CONFIG, styles=1, key=jr.key(0))
 
 
+def test_what_stands_still_has_no_phase_and_few_channels_have_few_styles():
+    still = Trajectories.from_series([np.arange(5.0)], [np.ones((5, 3))])
+    with pytest.raises(ValueError, match="two channels that move"):
+        rhythmic_latent_flow(still, config=CONFIG, key=jr.key(0))
+    assert rhythmic_latent_flow(walks(2), config=CONFIG, harmonics=1, key=jr.key(0)).dim == 2 + 6 + 1
+
+
 def test_a_smoothing_posterior_cannot_be_scored_by_its_forecasts():
     model = latent_flow(6, 2, posterior="smooth", key=jr.key(0))
     with pytest.raises(ValueError, match=r"`config\.forecast` must be 0"):

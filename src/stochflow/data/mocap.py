@@ -40,7 +40,9 @@ def load_mocap(
     if not path.is_file():
         raise FileNotFoundError(f"there is no {path}: {WHERE}.")
     if sha256 is not None and (found := hashlib.sha256(path.read_bytes()).hexdigest()) != sha256:
-        raise ValueError(f"{path} is not the file that is known: its sha256 is {found}, not {sha256}.")
+        raise ValueError(
+            f"{path} is not the file that is known: its sha256 is {found}, not {sha256}; {WHERE}."
+        )
     content = loadmat(path)
     if missing := [name for name in PARTS.values() if name not in content]:
         raise ValueError(f"{path} has no {', '.join(missing)}; it must hold {', '.join(PARTS.values())}.")

@@ -3,17 +3,21 @@
 import dataclasses
 import math
 import os
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from ..data import Trajectories, at_speeds, thinned
 from ..data.mocap import FRAME, load_mocap
 from ..flows import BridgeFlow, StochasticFlow
+from ..inference import LatentDraws, forecast_latent
 from ..latent import FilteringPosterior, GaussianEmission, LatentFlow, ObservedFlow, WindowPosterior
+from ..latent.emissions import LEAST_STD
+from ..laws import HorizonWarning
 from ..training import (
     LatentConfig,
     fit_latent,
@@ -24,6 +28,8 @@ from ..training import (
 
 CHANNELS = 50
 STATE = 6
+# Draws behind each forecast by which weights are chosen.
+VALIDATION_SAMPLES = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +121,10 @@ class MocapSetting:
     - `observation_std`: of the emission to begin with.
     - `channel_noise`: whether after training each channel is given the noise that the states leave of it; what is
         given is read as before.
+    - `patience`: after so many reports in a row (one every `log_every` updates) without better forecasts of the three
+        validation sequences, in one step, training stops, and the weights that did best are kept; by default none are
+        chosen, and the last are kept. One of the three is unlike all others: what is compared is the mean of the
+        logarithms of their errors.
     - `samples`: draws behind each forecast.
     """
 
@@ -155,6 +165,7 @@ class MocapSetting:
     common_scale: bool = True
     input_noise: float = 0.0
     weights_warmup: int = 0
+    patience: int | None = None
     samples: int = 200
     log_every: int | None = None
 
@@ -169,9 +180,20 @@ class MocapSetting:
         for name in ("gait", "slow", "taught_steps"):
             if not (value := getattr(self, name)) >= 0:
                 raise ValueError(f"`{name}` must be at least 0; got {value}.")
-        for name in ("every", "styles", "harmonics", "samples"):
+        for name in ("every", "styles", "harmonics", "components", "width", "samples"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1; got {getattr(self, name)}.")
+        for name in ("styles", "components"):
+            if getattr(self, name) > CHANNELS:
+                raise ValueError(
+                    f"`{name}` must be at most {CHANNELS}, as there are channels; got {getattr(self, name)}."
+                )
+        if not (std := self.chosen("observation_std")) > LEAST_STD:
+            raise ValueError(f"`observation_std` must be greater than {LEAST_STD:g}; got {std}.")
+        if self.consistency > 0 and self.parts == "rhythm":
+            raise ValueError(
+                "`consistency` must be 0 for a rhythm, which is one law as it is; choose `parts` principal or paper."
+            )
         if not self.taught_rate > 0:
             raise ValueError(f"`taught_rate` must be positive; got {self.taught_rate}.")
         slowest, fastest = self.chosen("slowest"), self.chosen("fastest")
@@ -213,6 +235,7 @@ class MocapSetting:
             common_scale=self.common_scale,
             input_noise=self.input_noise,
             time_unit=1.0,
+            patience=self.patience,
         )
 
     def taught_config(self) -> LatentConfig:
@@ -266,6 +289,58 @@ def paper_model(setup: int, *, observation_std: float = 0.2, key: PRNGKeyArray) 
     )
 
 
+def draws(
+    flow: ObservedFlow,
+    times: np.ndarray,
+    values: np.ndarray,
+    given: int,
+    *,
+    step: int | None,
+    samples: int,
+    joint: bool = False,
+    key: PRNGKeyArray,
+) -> LatentDraws:
+    """Forecasts of all frames after the first `given`, each in one step or in as few as are not longer than `step`
+    frames; if `joint`, and in steps of one frame, they are one path."""
+    with warnings.catch_warnings():
+        # Set-up 2 asks for one frame more than the longest gap of its training frames.
+        warnings.simplefilter("ignore", HorizonWarning)
+        return forecast_latent(
+            flow,
+            times[:given],
+            values[:given],
+            times[given:],
+            samples=samples,
+            joint=joint or step == 1,
+            max_gap=None if step is None else step * FRAME,
+            key=key,
+        )
+
+
+def mean_squared_errors(
+    flow: ObservedFlow,
+    data: Trajectories,
+    given: int,
+    *,
+    step: int | None,
+    samples: int,
+    key: PRNGKeyArray,
+) -> Float[np.ndarray, " series"]:
+    """Of the predicted mean, over all later frames and channels, sequence by sequence."""
+    found = []
+    for i in range(len(data)):
+        times, values = data.times[i].astype(np.float64), data.values[i]
+        predicted = draws(flow, times, values, given, step=step, samples=samples, key=jr.fold_in(key, i))
+        found.append(np.square(np.asarray(predicted.means.mean(axis=0)) - values[given:]).mean())
+    return np.asarray(found, np.float64)
+
+
+def validation_loss(flow: ObservedFlow, data: Trajectories, given: int) -> dict[str, float]:
+    """What weights are chosen by, if they are: the mean of the logarithms of the errors, in one step."""
+    errors = mean_squared_errors(flow, data, given, step=None, samples=VALIDATION_SAMPLES, key=jr.key(0))
+    return {"loss": float(np.log(errors).mean())} | {f"mse_{i}": float(e) for i, e in enumerate(errors)}
+
+
 class MocapFit(NamedTuple):
     """A trained flow and the seconds that it took."""
 
@@ -281,7 +356,7 @@ def train_mocap(
     folder: str | os.PathLike | None = None,
     progress: bool | None = None,
 ) -> MocapFit:
-    """Fit to the training sequences, then let the law teach itself its long gaps; the last weights are kept."""
+    """Fit to the training sequences, then let the law teach itself its long gaps."""
     data = load_mocap() if data is None else data
     setup = SETUPS[setting.setup]
     model_key, fit_key, teach_key = jr.split(jr.key(seed), 3)
@@ -292,11 +367,15 @@ def train_mocap(
         train = at_speeds(train, speeds.tolist())
     train = thinned(train, setting.chosen("every"))
 
+    validation = None
+    if setting.patience is not None:
+        validation = lambda flow: validation_loss(flow, data["validation"], setup.given)
     stages = (None, None) if folder is None else (Path(folder) / "all", Path(folder) / "taught")
     first = fit_latent(
         setting.model(train, key=model_key),
         train,
         config=setting.fit_config(),
+        validation=validation,
         folder=stages[0],
         progress=progress,
         key=fit_key,
@@ -307,6 +386,7 @@ def train_mocap(
             flow.model,
             train,
             config=setting.taught_config(),
+            validation=validation,
             folder=stages[1],
             progress=progress,
             key=teach_key,

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -11,67 +10,20 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from ..data import Trajectories
-from ..data.mocap import FRAME, load_mocap
-from ..inference import LatentDraws, forecast_latent
+from ..data.mocap import load_mocap
 from ..latent import ObservedFlow
-from ..laws import HorizonWarning
 from ..metrics import crps, energy_score
 from ..training.checkpoint import json_text
-from .mocap import SETUPS, MocapSetting
+from .mocap import SETUPS, MocapSetting, draws, mean_squared_errors
 from .paper import MOCAP_MSE
 
 # The longest step of a forecast, in frames; the first is the whole horizon at once.
 STEPS = (None, 50, 10, 1)
 LEVELS = (0.5, 0.8, 0.95)
 QUARTERS = 4
-
-
-def draws(
-    flow: ObservedFlow,
-    times: np.ndarray,
-    values: np.ndarray,
-    given: int,
-    *,
-    step: int | None,
-    samples: int,
-    key: PRNGKeyArray,
-) -> LatentDraws:
-    """Forecasts of all frames after the first `given`, each in one step or in as few as are not longer than `step`
-    frames; steps of one frame are one path."""
-    with warnings.catch_warnings():
-        # Set-up 2 asks for one frame more than the longest gap of its training frames.
-        warnings.simplefilter("ignore", HorizonWarning)
-        return forecast_latent(
-            flow,
-            times[:given],
-            values[:given],
-            times[given:],
-            samples=samples,
-            joint=step == 1,
-            max_gap=None if step is None else step * FRAME,
-            key=key,
-        )
-
-
-def mean_squared_errors(
-    flow: ObservedFlow,
-    data: Trajectories,
-    given: int,
-    *,
-    step: int | None,
-    samples: int,
-    key: PRNGKeyArray,
-) -> Float[np.ndarray, " series"]:
-    """Of the predicted mean, over all later frames and channels, sequence by sequence."""
-    found = []
-    for i in range(len(data)):
-        times, values = data.times[i].astype(np.float64), data.values[i]
-        predicted = draws(flow, times, values, given, step=step, samples=samples, key=jr.fold_in(key, i))
-        found.append(np.square(np.asarray(predicted.means.mean(axis=0)) - values[given:]).mean())
-    return np.asarray(found, np.float64)
 
 
 @dataclasses.dataclass(frozen=True)

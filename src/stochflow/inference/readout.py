@@ -37,6 +37,11 @@ def drift_and_diffusion(
     the process hardly moves, and no shorter than the data has taught. One state at a time:
     [`drift_field`][stochflow.inference.drift_field] is a grid.
     """
+    if not isinstance(law, AbstractTransition):
+        raise ValueError(
+            "`law` must be a transition law, such as `fit(...).flow` or `fit_latent(...).flow.model.transition`; got "
+            f"{type(law).__name__}."
+        )
     if not gap > 0:
         raise ValueError(f"`gap` must be positive; got {gap}.")
     if samples < 2:

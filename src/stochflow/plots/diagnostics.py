@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float, Real
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator
 
 from ..metrics import ConsistencyBound, ConsistencyError
 from ..metrics.estimates import AnyArray
-from .style import GREY, MODEL, MUTED, PALETTE, TIME, TRUTH, figure, legend_outside, panels, styled
+from .style import FAINT, GREY, MODEL, MUTED, PALETTE, TIME, TRUTH, figure, legend_outside, panels, styled
 
 SURE = 2.576  # standard errors: 99 %
 COLUMNS = 4
@@ -193,8 +194,9 @@ def error_against_cost(
     *,
     ax: Axes | None = None,
 ) -> Axes:
-    """One point a way to forecast: what it costs and how far it is from the truth."""
+    """One point a way to forecast: what it costs and how far it is from the truth; joined in the order given."""
     ax = figure(size=(5.2, 3.4))[0] if ax is None else ax
+    ax.plot(milliseconds, errors, "-", color=FAINT, zorder=1)
     ax.plot(milliseconds, errors, "o", color=MODEL, markersize=6)
     # The better half below and the worse above: ways that cost and err alike must not cover each other's names.
     usual = sorted(errors)[(len(errors) - 1) // 2]
@@ -211,6 +213,7 @@ def error_against_cost(
         )
     ax.set(xscale="log", xlabel="milliseconds a forecast", ylabel="mean squared error")
     ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))  # more of them would run into each other
     ax.xaxis.set_minor_formatter("{x:g}")
     ax.margins(x=0.25)
     ax.set_ylim(0, 1.2 * max(errors))

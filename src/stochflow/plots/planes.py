@@ -52,9 +52,11 @@ def animate_forecast(
     samples: Float[AnyArray, "n pictures 2"],
     *,
     every: float,
+    start: float = 0.0,
     names: tuple[str, str] = ("first component", "second component"),
 ) -> Path:
-    """A GIF: the cloud of samples as it moves, and the truth among them; `every` is the time between two pictures."""
+    """A GIF: the cloud of samples as it moves, and the truth among them; `every` is the time between two pictures, and
+    `start` that of the first."""
     path, truth, samples = Path(path), np.asarray(truth), np.asarray(samples)
     (ax,) = figure(size=(4.6, 4.0))
     cloud = ax.scatter(*samples[:, 0].T, color=MODEL, s=9, alpha=0.45, linewidths=0, label="forecast")
@@ -68,7 +70,7 @@ def animate_forecast(
         cloud.set_offsets(samples[:, i])
         tail.set_data(*truth[max(0, i - TAIL) : i + 1].T)
         head.set_data(*truth[i : i + 1].T)
-        words.set_text(f"t = {i * every:.1f}")
+        words.set_text(f"t = {start + i * every:.1f}")
 
     half = path.with_name(f".{path.stem}.part{path.suffix}")
     FuncAnimation(figure_of(ax), picture, frames=len(truth)).save(

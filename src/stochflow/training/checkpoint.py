@@ -158,7 +158,12 @@ class RunFolder:
         folder = cls(Path(path))
         if folder.path.is_file():
             raise CheckpointError(f"{folder.path} is a file; a run needs a folder.")
-        folder.path.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(
+                f"{folder.path} cannot be made: {error.strerror}. Choose another folder."
+            ) from None
         leftovers = [path for path in folder.path.iterdir() if LEFTOVER.fullmatch(path.name)]
         config = folder.path / CONFIG
         if config.exists():

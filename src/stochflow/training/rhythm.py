@@ -15,6 +15,7 @@ from .config import LatentConfig
 from .latent import units_of
 from .start import with_layer
 
+STYLES = 8
 # Traits that sway the phase and are not seen otherwise: a pace of one's own, and a stumble that is over within a cycle.
 PACE_TRAITS = 2
 # The stumble to begin with, and the noise of the phase, as a share of the pace and of its root.
@@ -30,7 +31,7 @@ def rhythmic_latent_flow(
     data: Trajectories,
     *,
     config: LatentConfig,
-    styles: int = 8,
+    styles: int | None = None,
     harmonics: int = 6,
     std: str = "fixed",
     initial_std: float | None = None,
@@ -50,10 +51,12 @@ def rhythmic_latent_flow(
     **Arguments:**
 
     - `config`: what [`fit_latent`][stochflow.fit_latent] will be given; it decides the units.
+    - `styles`: how many; eight, or as many as there are channels, by default.
     - `std`, `initial_std`: of the emission; by default what the curve and the styles leave.
     - `rounds`, `starts`: of the posterior.
     - `key`: not used for more than weights that are then replaced.
     """
+    styles = min(STYLES, data.dim) if styles is None else styles
     _check(data, styles, harmonics)
     rows = _rows(data, config)
     phases = _phases(rows)
@@ -96,6 +99,9 @@ def _check(data, styles, harmonics):
         raise ValueError(f"`harmonics` must be at least 1; got {harmonics}.")
     if data.dim < 2:
         raise ValueError("a rhythm needs two channels at least: there is no phase in one.")
+    seen = np.where(data.mask, data.values, np.nan).reshape(-1, data.dim)
+    if ((np.nanmax(seen, axis=0) - np.nanmin(seen, axis=0)) > 0).sum() < 2:
+        raise ValueError("a rhythm needs two channels that move: there is no phase in these data.")
 
 
 def _rows(data, config) -> _Rows:
