@@ -198,13 +198,12 @@ def error_against_cost(
     ax = figure(size=(5.2, 3.4))[0] if ax is None else ax
     ax.plot(milliseconds, errors, "-", color=FAINT, zorder=1)
     ax.plot(milliseconds, errors, "o", color=MODEL, markersize=6)
-    # The better half below and the worse above: ways that cost and err alike must not cover each other's names.
-    usual = sorted(errors)[(len(errors) - 1) // 2]
-    for cost, error, name in zip(milliseconds, errors, names, strict=True):
-        height, side = (7, "bottom") if error > usual else (-7, "top")
+    # Above and below in turn, from the cheapest on: ways that cost and err alike must not cover each other's names.
+    for number, i in enumerate(sorted(range(len(errors)), key=lambda i: milliseconds[i])):
+        height, side = (-7, "top") if number % 2 else (7, "bottom")
         ax.annotate(
-            name,
-            (cost, error),
+            names[i],
+            (milliseconds[i], errors[i]),
             textcoords="offset points",
             xytext=(0, height),
             ha="center",
