@@ -25,7 +25,7 @@ def last(history, times, values, padding=0):
     pad = lambda array: jnp.asarray(
         np.concatenate([array, np.repeat(array[-1:], padding, axis=0)]), jnp.float32
     )
-    return history.last(pad(values), pad(gaps), jnp.arange(len(times) + padding) < len(times))
+    return history.scan(pad(values), pad(gaps), jnp.arange(len(times) + padding) < len(times))[0]
 
 
 def faded(first, gaps, news, life):

@@ -18,6 +18,8 @@ from .stack import Base
 KNOTS = 6
 # The 95 % quantile of a normal law.
 NORMAL_95 = 1.645
+# Usual gaps after which what a series has shown of late to be too narrow or too wide counts half.
+FADES = 8.0
 # Of the Gaussian's standard deviation: noise is not taken to be narrower.
 NARROWEST = 0.05
 
@@ -121,6 +123,16 @@ class LocalFlow(AbstractTransition):
     def corrected(self, correction: Correction | None) -> "LocalFlow":
         """The same law with another correction."""
         return eqx.tree_at(lambda flow: flow.correction, self, correction, is_leaf=lambda leaf: leaf is None)
+
+    def widened(self, by: Float[Array, " dim"], usual_gap: float) -> "LocalFlow":
+        """The same law with the noise of each channel so many times as wide at short gaps, and less so at longer ones:
+        at `FADES` usual gaps half as much, in logarithms. Only a law with a correction has a spread to widen."""
+        if self.correction is None:
+            return self
+        knots = self.correction.log_gaps
+        share = 1 / (1 + jnp.exp(knots) / (FADES * usual_gap))
+        spread = self.correction.spread * by[None] ** share[:, None]
+        return eqx.tree_at(lambda flow: flow.correction.spread, self, spread)
 
     def log_size(self, log_size: Float[Array, " dim"], dt: Scalar) -> Float[Array, " dim"]:
         r"""$\log\sigma_{\Delta t}$ from $\log\sigma_0$."""

@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jax.scipy.special import ndtri
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..flows import LocalFlow
+from ..flows.local import NORMAL_95
 from ..laws import Support
 from .between import Rows, between
 from .draws import at_times, gaps_to, in_chunks, most_steps
@@ -25,12 +27,16 @@ from .units import STILL, Units, keys_of, make_support, mark_of, off_line, on_li
 PAST = 1024
 # Series whose past is read by one call.
 READ_AT_ONCE = 256
+# Of the last so many rows it is asked how many lay outside the central 90 % of what the row before made of them; that a
+# tenth did is believed beforehand as firmly as so many rows would say it.
+RECENT, BELIEF, LEVEL = 256, 100.0, 0.9
 # The horizon, if none is given, is this share of all the time that was observed: that many stretches tell of it.
 HORIZON_SHARE = 20
 
 
 class DirectPast(NamedTuple):
-    """What a forecast starts from, for each of several series: memory, last time, and covariates but those ahead."""
+    """What a forecast starts from, for each of several series: memory, last time, covariates but those ahead, its own
+    units, and how much wider than the law says its moves have been of late."""
 
     memory: Memory
     last: Float[np.ndarray, " series"]
@@ -38,6 +44,7 @@ class DirectPast(NamedTuple):
     ids: list[Any]
     centre: Float[np.ndarray, "series dim"]
     spread: Float[np.ndarray, "series dim"]
+    wider: Float[np.ndarray, "series dim"]
 
 
 class DirectModel(AbstractModel):
@@ -73,14 +80,15 @@ class DirectModel(AbstractModel):
                 raise ValueError(f"series {panel.ids[i]!r} has no complete row to start from.")
             z = self.units.values(x)
             centre, spread = self._own(z)
-            rows.append(((t - t[0])[-PAST:] / self.horizon, ((z - centre) / spread)[-PAST:]))
+            u = self.units.covariates(u)[-PAST:]
+            rows.append(((t - t[0])[-PAST:] / self.horizon, ((z - centre) / spread)[-PAST:], u))
             last.append(t[-1])
-            known.append(self.units.covariates(u)[-1][: u.shape[1] - self.ahead])
+            known.append(u[-1][: u.shape[1] - self.ahead])
             centres.append(centre)
             spreads.append(spread)
-        memory = _memories(self.history, rows)
+        memory, wider = _read_rows(self, rows)
         return DirectPast(
-            memory, np.array(last), np.array(known), panel.ids, np.array(centres), np.array(spreads)
+            memory, np.array(last), np.array(known), panel.ids, np.array(centres), np.array(spreads), wider
         )
 
     def draw(
@@ -94,7 +102,7 @@ class DirectModel(AbstractModel):
         key: PRNGKeyArray,
     ) -> np.ndarray:
         gaps = gaps_to(at, past.last, self.horizon, joint=joint)
-        known = past.memory, past.known, past.centre, past.spread, gaps, self._ahead(future)
+        known = past.memory, past.known, past.centre, past.spread, past.wider, gaps, self._ahead(future)
         keys = keys_of(key, past.ids)
 
         def some(rows):
@@ -134,7 +142,7 @@ class DirectModel(AbstractModel):
     def log_prob(self, past: DirectPast, x_t: np.ndarray, at: np.ndarray, future: np.ndarray) -> np.ndarray:
         gaps = (at - past.last) / self.horizon
         as_float = lambda array: jnp.asarray(array, jnp.float32)
-        given = past.known, past.centre, past.spread, gaps, self._ahead(future), x_t
+        given = past.known, past.centre, past.spread, past.wider, gaps, self._ahead(future), x_t
         return np.asarray(_log_prob(self, past.memory, *map(as_float, given)))
 
     def _own(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -149,26 +157,53 @@ class DirectModel(AbstractModel):
         return (future - np.asarray(loc)[-self.ahead :]) / np.asarray(scale)[-self.ahead :]
 
 
-def _memories(history: History, rows: list[tuple[np.ndarray, np.ndarray]]) -> Memory:
-    """The memory after the last row of each series, in batches of one padded length."""
-    lengths = [padded_length(len(t)) for t, _ in rows]
+def _read_rows(model: DirectModel, rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]]):
+    """The memory after the last row of each series and how much wider than said its last moves were, in batches of one
+    padded length."""
+    lengths = [padded_length(len(t)) for t, _, _ in rows]
     found: list[Any] = [None] * len(rows)
     for length in sorted(set(lengths)):
         group = [i for i, n in enumerate(lengths) if n == length]
         for first in range(0, len(group), READ_AT_ONCE):
             part = group[first : first + READ_AT_ONCE]
             filled = (part + [part[-1]] * READ_AT_ONCE)[: 1 << (len(part) - 1).bit_length()]
-            arrays = [padded(*rows[i]) for i in filled]
-            memory = _last(history, *(np.stack(each) for each in zip(*arrays, strict=True)))
-            memory = jax.tree.map(np.asarray, memory)
+            arrays = [(*padded(t, x), _as_long(u, length)) for t, x, u in (rows[i] for i in filled)]
+            read = _last(model, *(np.stack(each) for each in zip(*arrays, strict=True)))
+            read = jax.tree.map(np.asarray, read)
             for place, i in enumerate(part):
-                found[i] = jax.tree.map(lambda leaf, place=place: leaf[place], memory)
+                found[i] = jax.tree.map(lambda leaf, place=place: leaf[place], read)
     return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
 
 
+def _as_long(u: np.ndarray, length: int) -> np.ndarray:
+    return np.concatenate([u, np.repeat(u[-1:], length - len(u), axis=0)]).astype(np.float32)
+
+
 @eqx.filter_jit
-def _last(history, values, gaps, keep):
-    return jax.vmap(history.last)(values, gaps, keep)
+def _last(model, values, gaps, keep, covariates):
+    def one(values, gaps, keep, covariates):
+        memory, _, seen = model.history.scan(values, gaps, keep)
+        return memory, _wider(model, values, gaps, keep, seen, covariates)
+
+    return jax.vmap(one)(values, gaps, keep, covariates)
+
+
+def _wider(model, values, gaps, keep, seen, covariates) -> Float[Array, " dim"]:
+    """How many times as wide the central 90 % of each channel should have been to hold 90 % of the last rows, each
+    forecast from the row before: 1, if nothing speaks against it."""
+    rows = min(RECENT, len(values) - 1)
+    first = jnp.clip(keep.sum() - 1 - rows, 0, len(values) - 1 - rows)
+    cut = lambda array, later: jax.lax.dynamic_slice_in_dim(array, first + later, rows)
+    ahead = cut(covariates, 1)[:, covariates.shape[1] - model.ahead :]
+    known = cut(covariates, 0)[:, : covariates.shape[1] - model.ahead]
+    u = jnp.concatenate([cut(seen, 0), known, ahead], axis=1)
+    gap = cut(gaps, 1)
+    real = cut(keep, 1) & (gap > 0)
+    read = lambda x_t, x_s, gap, u: model.law.noise_and_log_prob(x_t, x_s, jnp.zeros_like(gap), gap, u)[0]
+    noise = jax.vmap(read)(cut(values, 1), cut(values, 0), jnp.where(real, gap, 1.0), u)
+    outside = jnp.where(real[:, None], jnp.abs(noise) > NORMAL_95, False).sum(axis=0)
+    share = (outside + (1 - LEVEL) * BELIEF) / (real.sum() + BELIEF)
+    return NORMAL_95 / ndtri(1 - share / 2)
 
 
 def _condition(model, memory, known, ahead):
@@ -178,12 +213,13 @@ def _condition(model, memory, known, ahead):
 @eqx.filter_jit
 def _draw(model, starts, keys, samples, steps, joint):
     def series(start, key):
-        memory, known, centre, spread, gaps, ahead = start
+        memory, known, centre, spread, wider, gaps, ahead = start
+        law = model.law.widened(wider, model.history.gap)
 
         def make_step(ahead):
             def step(memory, gap, key):
                 u = _condition(model, memory, known, ahead)
-                z = model.law.sample(memory.x, jnp.zeros((), gap.dtype), gap, u, key=key)
+                z = law.sample(memory.x, jnp.zeros((), gap.dtype), gap, u, key=key)
                 return model.history.update(memory, z.astype(memory.x.dtype), gap)
 
             return step
@@ -197,16 +233,17 @@ def _draw(model, starts, keys, samples, steps, joint):
 
 
 @eqx.filter_jit
-def _log_prob(model, memory, known, centre, spread, gaps, ahead, x_t):
-    def one(memory, known, centre, spread, gap, ahead, x):
+def _log_prob(model, memory, known, centre, spread, wider, gaps, ahead, x_t):
+    def one(memory, known, centre, spread, wider, gap, ahead, x):
         line = model.support.to_line(x)
         z = ((line - model.units.loc) / model.units.scale - centre) / spread
         _, log_slope = model.support.from_line(line)
         volume = jnp.log(model.units.scale * spread).sum() + log_slope
         u = _condition(model, memory, known, ahead)
-        return model.law.log_prob(z, memory.x, jnp.zeros(()), gap, u) - volume
+        law = model.law.widened(wider, model.history.gap)
+        return law.log_prob(z, memory.x, jnp.zeros(()), gap, u) - volume
 
-    return jax.vmap(one)(memory, known, centre, spread, gaps, ahead, x_t)
+    return jax.vmap(one)(memory, known, centre, spread, wider, gaps, ahead, x_t)
 
 
 @dataclasses.dataclass(frozen=True)

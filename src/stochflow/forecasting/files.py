@@ -112,7 +112,7 @@ def _direct_arrays(model: DirectModel, past: DirectPast) -> dict[str, Any]:
         "history.centre": history.centre,
         "history.width": history.width,
         **{f"past.memory.{name}": value for name, value in past.memory._asdict().items()},
-        **{f"past.{name}": getattr(past, name) for name in ("last", "known", "centre", "spread")},
+        **{f"past.{name}": getattr(past, name) for name in ("last", "known", "centre", "spread", "wider")},
     }
 
 
@@ -154,9 +154,10 @@ def _direct(manifest, tensors, parts, ids) -> tuple[DirectModel, DirectPast]:
     )
     history = History(single("history.usual"), single("history.centre"), single("history.width"), gap)
     memory: Any = Memory(**{name: wide(f"past.memory.{name}") for name in Memory._fields})  # type: ignore[arg-type]
-    past = DirectPast(
-        memory, wide("past.last"), wide("past.known"), ids, wide("past.centre"), wide("past.spread")
-    )
+    spread = wide("past.spread")
+    # Files of before did not have it.
+    wider = wide("past.wider") if "past.wider" in tensors else np.ones_like(spread)
+    past = DirectPast(memory, wide("past.last"), wide("past.known"), ids, wide("past.centre"), spread, wider)
     model = DirectModel(law, history, units, ahead=ahead, own_scale=bool(manifest["own_scale"]))
     _check_shapes(model, past)
     return model, past
@@ -176,6 +177,7 @@ def _check_shapes(model: DirectModel, past: DirectPast) -> None:
         "known": (past.known, (series, covariates - model.ahead)),
         "centre": (past.centre, (series, dim)),
         "spread": (past.spread, (series, dim)),
+        "wider": (past.wider, (series, dim)),
         "x": (past.memory.x, (series, dim)),
         "size": (past.memory.size, (series, dim)),
         "means": (past.memory.means, (series, len(HALF_LIVES), dim)),
@@ -188,6 +190,7 @@ def _check_shapes(model: DirectModel, past: DirectPast) -> None:
     for name, array in {
         "scale": model.units.scale,
         "spread": past.spread,
+        "wider": past.wider,
         "width": model.history.width,
     }.items():
         if not (np.asarray(array) > 0).all():

@@ -103,14 +103,14 @@ class History(eqx.Module):
         found = _scan(self, *padded(times, values))[1]
         return jax.tree.map(lambda leaf: np.asarray(leaf)[: len(times)], found)
 
-    def last(
+    def scan(
         self,
         values: Float[Array, "rows dim"],
         gaps: Float[Array, " rows"],
         keep: Bool[Array, " rows"],
-    ) -> Memory:
-        """The memory at the last of the rows that are kept."""
-        return _scan(self, values, gaps, keep)[0]
+    ) -> tuple[Memory, Memory, Float[Array, "rows size"]]:
+        """The memory at the last of the rows that are kept, that at each, and what is read at each."""
+        return _scan(self, values, gaps, keep)
 
 
 def padded(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
