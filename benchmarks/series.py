@@ -2,7 +2,8 @@
 
 The files are read from the folder that `STOCHFLOW_DATA` names. For each series and gap: the CRPS of the forecaster over
 that of the better of two baselines (persistence with scaled noise, exact Ornstein–Uhlenbeck), the share of what came
-that lies within the central 90 %, and the same with a random half of the rows dropped.
+that lies within the central 90 %, and the same with a random half of the rows dropped: there beside the CRPS of a
+forecaster that has all rows, for forecasts from the same rows of the same rows (`whole`).
 """
 
 import argparse
@@ -74,10 +75,17 @@ def run(name: str, folder: Path, keep: float) -> dict:
     begin = time.monotonic()
     model = Forecaster(horizon=horizon, support=support, random_state=SEED, progress=False)
     values = [column for column in frame.columns if column not in ("ds", "unique_id")]
-    table = model.backtest(
-        frame, gaps=gaps, folds=REFITS, start=START, time="ds", values=values,
-        id="unique_id" if "unique_id" in frame else None,
-    )  # fmt: skip
+    settings = {
+        "gaps": gaps,
+        "folds": REFITS,
+        "start": START,
+        "time": "ds",
+        "values": values,
+        "id": "unique_id" if "unique_id" in frame else None,
+    }
+    table = model.backtest(frame, **settings)
+    if keep < 1:
+        table["whole"] = model.backtest(whole, among=frame, **settings)["crps"]
     return {
         "series": name,
         "rows": len(frame),
@@ -125,7 +133,8 @@ def main() -> None:
                 print(
                     f"  {row['channel']:>5} {row['gap']:>6}  {row['forecasts']:>5} forecasts  CRPS {row['crps']:.4f}  "
                     f"persistence {row['persistence']:.4f}  OU {row['ornstein_uhlenbeck']:.4f}  "
-                    f"relative {row['relative']:.3f}  within 90 % {row['coverage']:.3f}",
+                    f"relative {row['relative']:.3f}  within 90 % {row['coverage']:.3f}"
+                    + (f"  over all rows' {row['crps'] / row['whole']:.3f}" if "whole" in row else ""),
                     flush=True,
                 )
             if given.out is not None:

@@ -8,6 +8,7 @@ import scoringrules
 
 from stochflow import Forecaster
 from stochflow.forecasting.backtest import find_origins, truncated
+from stochflow.forecasting.forecaster import _rows_among
 from stochflow.forecasting.frames import as_frame, find_columns, read_panel
 from stochflow.metrics import FORECAST_SCORES, crps_of_draws, crps_of_normal, variogram_score
 
@@ -99,3 +100,17 @@ def test_a_back_test_stands_beside_simple_laws():
 def test_a_back_test_that_cannot_be_says_so(ask, words):
     with pytest.raises(ValueError, match=words):
         Forecaster().backtest(ou_frame(20), **ask)
+
+
+def test_forecasts_can_start_and_end_among_some_rows_only():
+    frame = ou_frame(30, series=2)
+    some = frame.iloc[::3]
+    read = lambda df: read_panel(as_frame(df), find_columns(as_frame(df)))[0]
+    panel, few = read(frame), read(some)
+    among = _rows_among(panel, few)
+    assert [mask.sum() for mask in among] == [10, 10]
+    found = find_origins(panel, 1.0, 0.6, [0, 0], [30, 30], 50, among)
+    alone = find_origins(few, 1.0, 0.6, [0, 0], [10, 10], 50)
+    times = lambda panel, rows, which: [panel.times[i][r] for i, r in zip(which.series, rows, strict=True)]
+    assert times(panel, found.start, found) == times(few, alone.start, alone)
+    assert times(panel, found.end, found) == times(few, alone.end, alone)

@@ -44,13 +44,20 @@ class GapScore:
 
 
 def find_origins(
-    panel: Panel, gap: float, usual: float, first: Sequence[int], last: Sequence[int], most: int
+    panel: Panel,
+    gap: float,
+    usual: float,
+    first: Sequence[int],
+    last: Sequence[int],
+    most: int,
+    among: Sequence[np.ndarray] | None = None,
 ) -> Origins:
     """For each series at most `most` complete rows, evenly from row `first` to `last`, with the first complete row at
-    least `gap` later, if it comes in time."""
+    least `gap` later, if it comes in time; both of them among some rows, where a series of truth values says which."""
     found = []
     for i in range(len(panel)):
-        whole = np.flatnonzero(~np.isnan(panel.values[i]).any(axis=1))
+        eligible = ~np.isnan(panel.values[i]).any(axis=1)
+        whole = np.flatnonzero(eligible if among is None else eligible & among[i])
         t = panel.times[i][whole]
         inside = np.flatnonzero((whole >= first[i]) & (whole < last[i]))
         if not len(inside):
@@ -130,14 +137,16 @@ def backtest(
     start: float,
     most: int,
     period: float | None,
+    among: Sequence[np.ndarray] | None = None,
 ) -> list[GapScore]:
     """Fit on what lies before, forecast what comes after, `folds` times further on each time.
 
     The first fit sees the share `start` of the rows of each series; the rest is cut into `folds` stretches of rows, and
     before each of them forecaster and baselines are fitted anew. Origins lie in the stretch, at most `most` of each
-    series; what they are checked against may lie beyond it.
+    series; what they are checked against may lie beyond it. Both are rows that `among` marks, if it is given.
     """
-    usual = float(np.median(np.concatenate([np.diff(t) for t in panel.times])))
+    rows_of = panel.times if among is None else [t[some] for t, some in zip(panel.times, among, strict=True)]
+    usual = float(np.median(np.concatenate([np.diff(t) for t in rows_of])))
     edges = np.linspace(start, 1.0, folds + 1)
     found: dict[float, list[dict[str, np.ndarray]]] = {gap: [] for gap in gaps}
     for low, high in itertools.pairwise(edges):
@@ -146,7 +155,7 @@ def backtest(
         known = _head(panel, first)
         model, references = fit(known), References.fit(known, period)
         for gap in gaps:
-            origins = find_origins(panel, gap, usual, [row - 1 for row in first], last, most)
+            origins = find_origins(panel, gap, usual, [row - 1 for row in first], last, most, among)
             if not len(origins.series):
                 continue
             draws = draw(model, truncated(panel, origins), panel, origins)

@@ -303,6 +303,7 @@ class Forecaster:
         origins: int = 400,
         samples: int = 200,
         period: Any = None,
+        among: Any = None,
         random_state: int | None = None,
         **columns: Any,
     ) -> Any:
@@ -310,7 +311,9 @@ class Forecaster:
         exact Ornstein–Uhlenbeck fit and, with a `period`, the value of a season ago.
 
         The first fit sees the share `start` of each series; the rest is cut into `folds` stretches, before each of
-        which everything is fitted anew. `columns` as for `fit`. This forecaster itself is left as it is.
+        which everything is fitted anew. `columns` as for `fit`. `among` is a frame with some of the rows of `df`:
+        forecasts then start and end there, though all rows are read; so two tables of rows can be held against each
+        other on the same forecasts. This forecaster itself is left as it is.
         """
         if not 0 < start < 1 or folds < 1:
             raise ValueError(
@@ -334,6 +337,7 @@ class Forecaster:
             start=start,
             most=origins,
             period=None if period is None else axis.length(period, "period"),
+            among=None if among is None else _rows_among(panel, _read_table(among, **columns).panel),
         )
         return score_frame(scores, as_frame(df))
 
@@ -391,3 +395,9 @@ def _seed(random_state: int | None, forecaster: Forecaster) -> int:
     if not _is_integer(seed) or seed < 0:
         raise ValueError(f"`random_state` must be an integer ≥ 0; got {seed!r}.")
     return int(seed)
+
+
+def _rows_among(panel: Panel, some: Panel) -> list[np.ndarray]:
+    """Which rows of each series are in another table too."""
+    times = dict(zip(some.ids, some.times, strict=True))
+    return [np.isin(t, times.get(name, [])) for name, t in zip(panel.ids, panel.times, strict=True)]
