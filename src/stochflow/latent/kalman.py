@@ -184,7 +184,9 @@ class _Kalman(AbstractPosterior):
 
     def _head_and_rest(self, rows: _Row) -> tuple[_Filtered, tuple[_Normal, _Filtered]]:
         """The first rows by the start that explains them best, and from there all others, with where they end."""
-        starts = self._starts()
+        # Single precision weights may read rows in double.
+        precise = jnp.result_type(rows.value, rows.step.matrix, self.initial.mean)
+        starts = jax.tree.map(lambda leaf: leaf.astype(precise), self._starts())
         settled = min(SETTLED, len(rows.first))
         first, others = (
             jax.tree.map(cut, rows) for cut in (lambda leaf: leaf[:settled], lambda leaf: leaf[settled:])
