@@ -72,6 +72,13 @@ FLOWS = {
     "2 dims, scales, linear": _model(StochasticFlow, 2, scales=(0.1, 1.0), depth=0, layers=0),
     "3 dims, lenses": _model(StochasticFlow, 3, lenses=4, octaves=1),
     "2 dims, four splines": _model(StochasticFlow, 2, coupling="spline", spline_layers=4, layers=1),
+    "1 dim, triangular": _model(StochasticFlow, 1, coupling="triangular", layers=0),
+    "3 dims, triangular, correlated, tails, covariates": _model(
+        StochasticFlow, 3, coupling="triangular", bins=5, layers=1, correlated=True, tails=True, cond_dim=2
+    ),
+    "3 dims, triangular, another order": _model(
+        StochasticFlow, 3, coupling="triangular", layers=0, correlated=True, order=(2, 0, 1)
+    ),
     "1 dim, local": _local(1),
     "2 dims, local, corrected": _local(2, corrected=True),
     "1 dim, spline": _model(StochasticFlow, 1, coupling="spline"),
@@ -85,6 +92,7 @@ BRIDGES = {
     "3 dims": _model(BridgeFlow, 3),
     "2 dims, not autonomous, covariates": _model(BridgeFlow, 2, autonomous=False, cond_dim=2),
     "3 dims, spline": _model(BridgeFlow, 3, coupling="spline"),
+    "2 dims, triangular": _model(BridgeFlow, 2, coupling="triangular"),
 }
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from stochflow.flows.couplings import alternating_mask
+from stochflow.flows.splines import rational_quadratic, rational_quadratic_of_one
+from stochflow.laws.joins import joined
 
 from .catalogue import COND, LAYERS
 
@@ -84,3 +86,19 @@ def test_two_masks_in_a_row_leave_no_dimension_out(dim):
 
 def test_one_dimension_has_nothing_to_keep():
     assert alternating_mask(1, 0) == alternating_mask(1, 1) == (False,)
+
+
+def test_a_spline_of_one_number_is_that_of_several(getkey):
+    bins, x = 5, jnp.linspace(-5.5, 5.5, 23)
+    raw = jr.normal(getkey(), (len(x), 3 * bins - 1))
+    found = jax.vmap(lambda x, raw: rational_quadratic_of_one(x, list(raw), 5.0))(x, raw)
+    expected = rational_quadratic(x, *jnp.split(raw, [bins, 2 * bins], axis=1), 5.0)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert jnp.allclose(ours, theirs, atol=1e-12)
+
+
+def test_joined_is_stacked(getkey):
+    parts = list(jr.normal(getkey(), (4,)))
+    assert (joined(parts) == jnp.stack(parts)).all()
+    slopes = jax.grad(lambda parts: (joined(parts) * jnp.arange(4.0)).sum())(parts)
+    assert jnp.allclose(jnp.stack(slopes), jnp.arange(4.0))

@@ -127,10 +127,11 @@ def test_going_back_in_time_is_an_error(transform, getkey):
         ({"cond_dim": -1}, "`cond_dim` must be"),
         ({"octaves": -1}, "`octaves` must be"),
         ({"lenses": -1}, "`lenses` must be an integer of at least 0; got -1"),
+        ({"order": (0, 0)}, "`order` must hold each of 0 to"),
         ({"spline_layers": 0}, "`spline_layers` must be an integer of at least 1; got 0"),
         ({"periods": (1.0, 0.0)}, "`periods` must be positive"),
         ({"clock": "sundial"}, "`clock` must be one of saturating, linear; got 'sundial'"),
-        ({"coupling": "cubic"}, "`coupling` must be one of affine, spline; got 'cubic'"),
+        ({"coupling": "cubic"}, "`coupling` must be one of affine, spline, triangular; got 'cubic'"),
     ],
 )
 def test_wrong_sizes_and_names_are_refused(wrong, message, getkey):

@@ -1,4 +1,4 @@
-"""SiLU, softplus and the sine, as fast as the processor allows.
+"""SiLU, softplus, exponential, tanh and sine, as fast as the processor allows.
 
 On a CPU the exponential is a third of the time of a draw. XLA's is exact to the last bit and handles every
 special value; a network needs neither. This one is a polynomial for the fraction of the exponent and an integer
@@ -66,6 +66,32 @@ def _sigmoid_jvp(primals, tangents):
     (x,), (dx,) = primals, tangents
     s = sigmoid(x)
     return s, s * (1 - s) * dx
+
+
+@jax.custom_jvp
+def exp(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    r"""$e^x$, exact in double precision; in single within a share of 2e-7 and, beyond 2^±126, that power of two."""
+    return jnp.exp(x) if x.dtype != jnp.float32 else _exp2(LOG2_E * x)
+
+
+@exp.defjvp
+def _exp_jvp(primals, tangents):
+    (x,), (dx,) = primals, tangents
+    y = exp(x)
+    return y, y * dx
+
+
+@jax.custom_jvp
+def tanh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    r"""$\tanh x$, exact in double precision and within 4e-7 in single; 0 at 0."""
+    return jnp.tanh(x) if x.dtype != jnp.float32 else 2 * sigmoid(2 * x) - 1
+
+
+@tanh.defjvp
+def _tanh_jvp(primals, tangents):
+    (x,), (dx,) = primals, tangents
+    y = tanh(x)
+    return y, (1 - y * y) * dx
 
 
 @jax.custom_jvp

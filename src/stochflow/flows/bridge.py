@@ -53,10 +53,10 @@ class BridgeFlow(AbstractBridge):
         width, depth, layers = check_sizes(width=width, depth=depth, layers=layers)
         net_key, stack_key = jr.split(key)
         cond_size = 2 * dim + 2 + (not autonomous) + cond_dim
-        self.net = MLP(cond_size, 2 * dim, width=width, depth=depth, key=net_key)
         self.stack = GatedStack(
             dim, cond_size, width=width, depth=depth, layers=layers, coupling=coupling, key=stack_key
         )
+        self.net = MLP(cond_size, 2 * dim + self.stack.knots, width=width, depth=depth, key=net_key)
         self.dim = dim
         self.cond_dim = cond_dim
         self.autonomous = autonomous
@@ -84,7 +84,8 @@ class BridgeFlow(AbstractBridge):
         tau = before / dt
         scalars = [dt, tau] if self.autonomous else [dt, tau, jnp.asarray(s, x_s.dtype)]
         c = make_condition({"x_s": x_s, "x_t": x_t}, scalars, u, dim=self.dim, cond_dim=self.cond_dim)
-        shift, raw_std = jnp.split(self.net(c), 2)
+        shift, raw_std, knots = jnp.split(self.net(c), [self.dim, 2 * self.dim])
         gate = jnp.broadcast_to(tau * (1 - tau), (self.dim,))
         mean = x_s + tau * (x_t - x_s) + gate * shift
-        return Base(mean, jnp.sqrt(gate * dt) * jax.nn.softplus(raw_std), gate, c)
+        std = jnp.sqrt(gate * dt) * jax.nn.softplus(raw_std)
+        return Base(mean, std, gate, c, knots=knots if self.stack.knots else None)

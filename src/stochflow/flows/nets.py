@@ -1,10 +1,12 @@
 """The one network that the flows are made of."""
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
 from .activations import silu
 
@@ -34,10 +36,15 @@ class MLP(eqx.Module):
         )
         self.biases = tuple(jnp.zeros(m) for m in sizes[1:])
 
-    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
-        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = silu(x @ weight + bias)
-        x = x @ self.weights[-1]
+    def __call__(self, x: Float[Array, " rest"], first: Sequence[Scalar] = ()) -> Float[Array, " out"]:
+        """`first` are inputs that come before `x`, one by one: to join what is dear to compute is slow (see
+        `laws.joins`), and a product with a vector is the sum of those with its parts."""
+        head, *weights = self.weights
+        x = x @ head[len(first) :] if first else x @ head
+        for number, row in zip(first, head, strict=False):
+            x = x + number * row
+        for weight, bias in zip(weights, self.biases[:-1], strict=True):
+            x = silu(x + bias) @ weight
         number = self.biases[-1].shape[0]
         return (x if x.shape[0] == number else x[:number]) + self.biases[-1]
 

@@ -2,9 +2,13 @@
 Delbourgo, 1982).
 """
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Scalar
+
+from .activations import exp
 
 # No bin is narrower than this share of the interval, so that slopes and their logs stay finite.
 MIN_BIN = 1e-3
@@ -20,7 +24,7 @@ def _bin(value, raw_widths, raw_heights, raw_slopes, half_width, *, by_height):
     loops over a dozen bins do not.
     """
     dim, bins = raw_widths.shape
-    powers = jnp.exp(jnp.clip(jnp.concatenate([raw_widths, raw_heights]), -LARGEST_LOG, LARGEST_LOG))
+    powers = exp(jnp.clip(jnp.concatenate([raw_widths, raw_heights]), -LARGEST_LOG, LARGEST_LOG))
     sums = powers @ jnp.triu(
         jnp.ones((bins, bins + 1), powers.dtype), 1
     )  # of the bins before each; in the end, of all
@@ -41,7 +45,39 @@ def _bin(value, raw_widths, raw_heights, raw_slopes, half_width, *, by_height):
     size = lambda power, total: 2 * half_width * (MIN_BIN + room * power / total)
     x_total, y_total = total[:dim], total[dim:]
     corner = left(x_before, x_total), left(y_before, y_total)
-    return *corner, size(x_power, x_total), size(y_power, y_total), jnp.exp(log_d0), jnp.exp(log_d1)
+    return *corner, size(x_power, x_total), size(y_power, y_total), exp(log_d0), exp(log_d1)
+
+
+def _bin_of_one(value, knots, half_width):
+    """The same for one number and all its raw knots: loops over bins are unrolled altogether, so that under `vmap` all
+    operations are over the batch."""
+    bins = (len(knots) + 1) // 3
+    powers = [exp(jnp.clip(knot, -LARGEST_LOG, LARGEST_LOG)) for knot in knots[: 2 * bins]]
+    slopes = [jnp.ones_like(value), *map(exp, knots[2 * bins :]), jnp.ones_like(value)]
+    widths, heights = powers[:bins], powers[bins:]
+    room = 1 - MIN_BIN * bins
+    share = (value / half_width + 1) / 2
+    x_total, y_total = _sum(widths), _sum(heights)
+    nothing = jnp.zeros_like(value)
+    chosen = nothing, nothing, nothing, widths[0], heights[0], slopes[0], slopes[1]
+    x_before, y_before = nothing, nothing
+    for k in range(1, bins):
+        x_before, y_before = x_before + widths[k - 1], y_before + heights[k - 1]
+        above = (share - MIN_BIN * k) * x_total >= room * x_before
+        here = MIN_BIN * k, x_before, y_before, widths[k], heights[k], slopes[k], slopes[k + 1]
+        chosen = [jnp.where(above, new, old) for new, old in zip(here, chosen, strict=True)]
+    least, x_before, y_before, x_power, y_power, d0, d1 = chosen
+    left = lambda before, total: half_width * (2 * (least + room * before / total) - 1)
+    size = lambda power, total: 2 * half_width * (MIN_BIN + room * power / total)
+    corner = left(x_before, x_total), left(y_before, y_total)
+    return *corner, size(x_power, x_total), size(y_power, y_total), d0, d1
+
+
+def _sum(numbers):
+    total = numbers[0]
+    for number in numbers[1:]:
+        total = total + number
+    return total
 
 
 @jax.custom_jvp
@@ -76,11 +112,19 @@ def rational_quadratic(
     half_width: float,
 ) -> tuple[Float[Array, " dim"], Float[Array, " dim"]]:
     """The spline's value and the log of its slope. All raw parameters zero: the identity, with `==`."""
+    find = lambda x: _bin(x, raw_widths, raw_heights, raw_slopes, half_width, by_height=False)
+    return _forward(x, half_width, find)
+
+
+def rational_quadratic_of_one(x: Scalar, knots: Sequence[Scalar], half_width: float) -> tuple[Scalar, Scalar]:
+    """The same for one number; its raw widths, heights and slopes one after another."""
+    return _forward(x, half_width, lambda x: _bin_of_one(x, knots, half_width))
+
+
+def _forward(x, half_width, find):
     inside = jnp.abs(x) < half_width
     x_in = jnp.where(inside, x, 0.0)
-    x0, y0, width, height, d0, d1 = _bin(
-        x_in, raw_widths, raw_heights, raw_slopes, half_width, by_height=False
-    )
+    x0, y0, width, height, d0, d1 = find(x_in)
     secant, theta = height / width, (x_in - x0) / width
     curved = secant + (d0 + d1 - 2 * secant) * theta * (1 - theta)
     # Written as a correction to the input, so that an identity spline returns its input bit for bit.

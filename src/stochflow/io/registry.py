@@ -13,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..flows import BridgeFlow, Correction, LinearClock, LocalFlow, SaturatingClock, StochasticFlow
-from ..flows.stack import BINS, SPLINE_LAYERS
+from ..flows.stack import BINS, COUPLINGS, SPLINE_LAYERS
 from ..latent import (
     AbstractEmission,
     AbstractPosterior,
@@ -118,12 +118,12 @@ def _flow(
     cls: type, fields: dict[str, Field], later: dict[str, Any] | None = None, **derive: Callable[[Any], Any]
 ) -> Entry:
     shared = {"dim": DIM, "cond_dim": Whole(0, DIM.most), "autonomous": Flag(), "width": SIZE, "depth": DEPTH}
-    shared |= {"layers": LAYERS, "coupling": Choice(("affine", "spline"))}
+    shared |= {"layers": LAYERS, "coupling": Choice(COUPLINGS)}
     derive |= {
         "width": lambda flow: flow.net.weights[0].shape[1],
         "depth": lambda flow: len(flow.net.weights) - 1,
         "layers": lambda flow: len(flow.stack.layers),
-        "coupling": lambda flow: "spline" if flow.stack.noise_layers else "affine",
+        "coupling": lambda flow: flow.stack.coupling,
     }
     return _learnt(cls, {**shared, **fields}, derive=derive, later=later or {})
 
@@ -197,9 +197,18 @@ ENTRIES = (
             "scales": Positives(),
             "lenses": Whole(0, 256),
             "spline_layers": Whole(1, LAYERS.most),
+            "order": Wholes(0, DIM.most),
         },
-        later={"bins": BINS, "correlated": False, "scales": [], "lenses": 0, "spline_layers": SPLINE_LAYERS},
-        bins=lambda flow: flow.stack.noise_layers[0].bins if flow.stack.noise_layers else BINS,
+        later={
+            "bins": BINS,
+            "correlated": False,
+            "scales": [],
+            "lenses": 0,
+            "spline_layers": SPLINE_LAYERS,
+            "order": [],
+        },
+        order=lambda flow: [] if flow.stack.order == tuple(range(flow.dim)) else list(flow.stack.order),
+        bins=lambda flow: flow.stack.bins,
         lenses=lambda flow: 0 if flow.lenses is None else flow.lenses.places.size,
         spline_layers=lambda flow: len(flow.stack.noise_layers) or SPLINE_LAYERS,
         clock=lambda flow: CLOCKS.get(type(flow.clock)),

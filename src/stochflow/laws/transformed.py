@@ -56,14 +56,25 @@ class Support(eqx.Module):
         return jnp.stack([_fold(x[i], *bound) for i, bound in enumerate(self.bounds)])
 
     def to_line(self, x: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        scale = jax.lax.stop_gradient(self.scale)
-        return jnp.stack([_to_line(x[i], *bound, scale[i]) for i, bound in enumerate(self.bounds)])
+        return self._each(lambda x, *about: (_to_line(x, *about),), x, _within)[0]
 
     def from_line(self, y: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Scalar]:
         """The point of the support and the log-determinant of the map, $\\log|dx/dy|$."""
+        x, log_slopes = self._each(_from_line, y, lambda *bound: 0.0)
+        return x, log_slopes.sum()
+
+    def _each(self, map_one, x, elsewhere):
+        """What the map of each coordinate makes of it. Each map is applied to all coordinates, and its own are chosen:
+        to take a state apart and put it together again is slow under `vmap`. Coordinates that are not its own are
+        `elsewhere`, where the map and its gradient are finite."""
         scale = jax.lax.stop_gradient(self.scale)
-        both = [_from_line(y[i], *bound, scale[i]) for i, bound in enumerate(self.bounds)]
-        return jnp.stack([x for x, _ in both]), sum((slope for _, slope in both), jnp.zeros((), y.dtype))
+        found = None
+        for bound in dict.fromkeys(self.bounds):
+            own = jnp.array([each == bound for each in self.bounds])
+            new = map_one(jnp.where(own, x, elsewhere(*bound)), *bound, scale)
+            found = new if found is None else [jnp.where(own, a, b) for a, b in zip(new, found, strict=True)]
+        assert found is not None
+        return found
 
 
 class Transformed(AbstractTransition):
@@ -126,10 +137,23 @@ def _bounds(interval: Interval) -> tuple[float, float]:
         if interval not in NAMED:
             raise ValueError(f"`support` must be {', '.join(NAMED)} or a pair (low, high); got {interval!r}.")
         return NAMED[interval]
-    low, high = (float(side) for side in interval)
+    try:
+        low, high = (float(side) for side in interval)
+    except (TypeError, ValueError):
+        known = ", ".join(NAMED)
+        raise ValueError(f"`support` must be {known} or a pair (low, high); got {interval!r}.") from None
     if not low < high:
         raise ValueError(f"`support` must have `low` below `high`; got {low:g}, {high:g}.")
     return low, high
+
+
+def _within(low: float, high: float) -> float:
+    """A point of an interval."""
+    if math.isfinite(low) and math.isfinite(high):
+        return (low + high) / 2
+    if math.isfinite(low):
+        return low + 1
+    return high - 1 if math.isfinite(high) else 0.0
 
 
 def _fold(x, low, high):
