@@ -11,8 +11,10 @@ import pytest
 
 import stochflow
 from stochflow import SDE, DistillConfig, distill, sde
+from stochflow.distillation.pool import Units
 from stochflow.distillation.probe import choose_solver, choose_steps, find_symmetries
-from stochflow.laws import GeometricBrownianMotion, OrnsteinUhlenbeck
+from stochflow.distillation.starts import Box
+from stochflow.laws import GeometricBrownianMotion, OrnsteinUhlenbeck, Support
 from stochflow.sde import EulerMaruyama
 from stochflow.training import CheckpointError
 
@@ -45,6 +47,37 @@ BOX = ([-1.0, -1.5], [1.5, 0.5])
 @pytest.fixture(scope="module")
 def distilled():
     return distill(OU, starts=BOX, horizon=1.0, config=TINY, key=jr.key(0))
+
+
+def test_a_path_comes_with_its_mirror_image_over_the_same_gap(distilled):
+    """Of a linear SDE the mean of the two is the mean of the law, without any noise."""
+    units = Units(Support(["real", "real"]), jnp.zeros(2), jnp.ones(2))
+    pool = distilled.simulator.pool(64, units, 1.0, key=jr.key(3))
+    pairs = pool.draw(32, 1, key=jr.key(4))
+    one, other = (jax.tree.map(lambda leaf, i=i: leaf[i::2], pairs) for i in (0, 1))
+    assert (one.x_s == other.x_s).all()
+    assert (one.t - one.s == other.t - other.s).all()
+    rate, mean = jnp.array([1.0, 0.4]), jnp.array([0.3, -0.5])
+    faded = jnp.exp(-rate[None] * (one.t - one.s)[:, None])  # the solver is a little off that
+    assert jnp.allclose((one.x_t + other.x_t) / 2, mean[None] + faded * (one.x_s - mean[None]), atol=2e-3)
+    assert not jnp.allclose(one.x_t, other.x_t, atol=1e-2)
+
+
+def test_starts_for_training_crowd_at_the_faces_of_a_box():
+    box = Box(jnp.zeros(1), jnp.ones(1))
+    even, crowded = (np.asarray(box.draw(2000, edges=edges, key=jr.key(0)))[:, 0] for edges in (False, True))
+    assert abs((even < 0.1).mean() - 0.1) < 0.002  # spread evenly, not drawn
+    assert abs((crowded < 0.1).mean() - np.arccos(0.8) / np.pi) < 0.002
+
+
+def test_triangular_splines_learn_skew(getkey):
+    config = dataclasses.replace(TINY, coupling="triangular", bins=4)
+    system, exact = sde.geometric_brownian_motion([0.1], [0.5]), GeometricBrownianMotion([0.1], [0.5])
+    made = distill(
+        system, starts=([0.5], [2.0]), horizon=1.0, support=["positive"], config=config, key=getkey()
+    )
+    x_s = jr.uniform(getkey(), (2000, 1), minval=0.5, maxval=2.0)
+    assert shortfall(made.flow, exact, x_s, 0.5, getkey()) < SHORT_BY
 
 
 @pytest.mark.parametrize("gap", [0.1, 0.5, 1.0])

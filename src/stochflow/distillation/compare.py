@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ..inference import make_sampler
+from ..inference.sampler import CPU_OPTIONS
 from ..metrics import (
     interleave,
     kde_floor,
@@ -34,8 +35,10 @@ PIT_STARTS, PIT_SAMPLES = 2048, 255
 REPEATS = 20
 # Euler–Maruyama is not tried in more steps than these.
 MOST_STEPS = 2048
-# Of a timed batch: the same number to each of two or four cores, and each small enough for the cache.
-CHUNKS = 4
+# The search for as many steps as are needed begins with so few.
+FIRST_STEPS = 4
+# Of a timed batch: one for each of two cores.
+CHUNKS = 2
 # In the plane so many lines give the distance to a hundredth; beyond it they are drawn at random.
 DIRECTIONS = 8
 
@@ -211,19 +214,31 @@ class _Bench:
         return np.asarray(self.sampler(rows, 0.0, gap, key=key)).reshape(len(x0), self.samples, -1)
 
     def _match(self, x0, gap, aim, distance, key):
-        """The fewest Euler–Maruyama steps whose distance is no larger than `aim`, of 1, 2, 3, 4, 6, 8, 12, …
+        """The fewest Euler–Maruyama steps whose distance is no larger than `aim`, and the distance measured there.
 
-        Powers of two first, then the number between the last two.
+        The distance falls with the square of the number of steps, as the weak error is of order one. So a few of them
+        say where to look; doubling and halving from there give the last number whose distance is larger, twice which is
+        enough; and the square says how many more than that one are.
         """
-        error = lambda steps: distance(self.solve(EulerMaruyama(), x0, gap, steps, jr.fold_in(key, steps)))[0]
-        steps, energy = 1, error(1)
-        while energy > aim and steps < MOST_STEPS:
-            steps *= 2
-            energy = error(steps)
-        between = 3 * steps // 4
-        if steps > 2 and (middle := error(between)) <= aim:
-            return between, middle
-        return steps, energy
+        found: dict[int, float] = {}
+
+        def error(steps):
+            if steps not in found:
+                ends = self.solve(EulerMaruyama(), x0, gap, steps, jr.fold_in(key, steps))
+                found[steps] = distance(ends)[0]
+            return found[steps]
+
+        steps = FIRST_STEPS
+        if math.isfinite(error(steps)):
+            steps = round(steps * math.sqrt(max(error(steps), aim / 16) / aim))
+        steps = min(max(steps, 1), MOST_STEPS)
+        while error(steps) > aim and steps < MOST_STEPS:
+            steps = min(2 * steps, MOST_STEPS)
+        while steps > 1 and error(steps // 2) <= aim:
+            steps //= 2
+        if steps > 2 and error(steps) <= aim and math.isfinite(error(steps // 2)):
+            steps = min(steps, math.ceil(steps // 2 * math.sqrt(error(steps // 2) / aim)))
+        return steps, error(steps)
 
     def _kl(self, gap, key):
         if self.distilled.flow.dim > KDE_DIM:
@@ -250,22 +265,21 @@ class _Bench:
         return tuple(float(t.statistic) for t in tests), tuple(float(t.p_value) for t in tests)
 
     def _time(self, gap, steps):
-        """Seconds a sample, of the flow and of Euler–Maruyama in so many steps."""
+        """Seconds a sample, of the flow and of Euler–Maruyama in so many steps, compiled in the faster of two ways."""
         x0 = self.distilled.simulator.starts.draw(self.batch, key=jr.key(0))
         host, key, gap_array = np.asarray(x0), jr.key(1), jnp.asarray(gap, x0.dtype)
         scheme = EulerMaruyama()
         sde = self.distilled.simulator.sde
-        plain = jax.jit(
-            lambda x, gap, key: advance(sde, scheme, x, jnp.zeros(()), gap / steps, steps, key=key)
-        )
-        timings = interleave(
-            {
-                "flow": lambda: self.sampler(host, 0.0, gap, key=key),
-                "solver": lambda: plain(x0, gap_array, key),
-            },
-            repeats=REPEATS,
-        )
-        return timings["flow"].min / self.batch, timings["solver"].min / self.batch
+        plain = lambda x, gap, key: advance(sde, scheme, x, jnp.zeros(()), gap / steps, steps, key=key)
+        on_cpu = jax.default_backend() == "cpu"
+        solvers = [jax.jit(plain), *([jax.jit(plain, compiler_options=CPU_OPTIONS)] if on_cpu else [])]
+        rivals = {
+            f"solver {i}": lambda solver=solver: solver(x0, gap_array, key)
+            for i, solver in enumerate(solvers)
+        }
+        ours = {"flow": lambda: self.sampler(host, 0.0, gap, key=key)}
+        least = {name: timing.min for name, timing in interleave(ours | rivals, repeats=REPEATS).items()}
+        return least["flow"] / self.batch, min(least[name] for name in rivals) / self.batch
 
 
 def _distance(truth, ends, key) -> tuple[float, float]:

@@ -18,7 +18,7 @@ class DistillConfig:
     **Training**
 
     - `steps`: at most so many updates.
-    - `batch_size`: of so many pairs each.
+    - `batch_size`: of so many pairs each, an even number: each path comes with its mirror image.
     - `learning_rate`, `warmup_steps`: Muon's rate, reached after the warm-up; it then falls to zero along a cosine.
     - `ema`: the decay of the moving average of the weights.
     - `log_every`: steps between validations, and between two sets of paths; must divide `steps`.
@@ -63,7 +63,7 @@ class DistillConfig:
 
     def __post_init__(self):
         self.run()  # checks what every run has
-        for name in ("paths", "rows"):
+        for name in ("paths", "rows", "batch_size"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 2 or value % 2:
                 raise ValueError(f"`{name}` must be a positive even integer; got {value!r}.")

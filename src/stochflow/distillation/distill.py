@@ -104,8 +104,11 @@ def distill(
     check_shapes(sde)
     flow_key, probe_key, path_key, held_key, train_key = jr.split(key, 5)
     simulator, units, relative, autonomous = _prepare(sde, starts, float(horizon), support, config, probe_key)
+    # What nothing depends on is driven by the rest, and comes last.
+    order = sorted(range(sde.dim), key=lambda i: i in relative)
+    full = sde.noise == "full"
     flow = StochasticFlow(
-        sde.dim, autonomous=autonomous, correlated=sde.noise == "full", **config.flow(), key=flow_key
+        sde.dim, autonomous=autonomous, correlated=full, order=order, **config.flow(), key=flow_key
     )
     model = Relative(flow, relative) if relative else flow
     simulate = jax.jit(lambda key: simulator.pool(config.paths, units, config.start_fraction, key=key))
@@ -224,7 +227,7 @@ def _make_validation(simulator, units, config, key):
 
 
 def _checked(pool: Pool, dt: float) -> Pool:
-    _require_most(int(pool.finite), pool.order.shape[0], dt)
+    _require_most(2 * int(pool.finite), 2 * pool.order.shape[0], dt)
     return pool
 
 

@@ -30,10 +30,11 @@ class Units(eqx.Module):
 
 
 class Pool(eqx.Module):
-    """Simulated paths in the flow's units, finite ones first; what a batch is drawn from."""
+    """Simulated paths in the flow's units; what a batch is drawn from. `order` says which of the first half to take in
+    turn, those first that are finite, as their mirror images in the second half are; `finite` how many of them."""
 
     paths: Float[Array, "rows paths dim"]
-    order: Int[Array, " paths"]
+    order: Int[Array, " twins"]
     finite: Int[Array, ""]
     rows: int = eqx.field(static=True)
     start_fraction: float = eqx.field(static=True)
@@ -41,16 +42,20 @@ class Pool(eqx.Module):
     def draw(self, batch: int, turn: Int[Array, ""] | int, *, key: PRNGKeyArray) -> Pairs:
         """Pairs whose gap is uniform or, for every other one, the square of that: short gaps change the fastest.
 
-        Batches take turns through the paths, so that all serve alike, and gaps are spread evenly over a batch.
+        Batches take turns through the paths, so that all serve alike, and gaps are spread evenly over a batch. A path
+        and its mirror image come together, with the same gap: in their mean most of the noise is gone.
         """
         lag_key, start_key, share_key = jr.split(key, 3)
-        path = self.order[(turn * batch + jnp.arange(batch)) % self.finite]
+        twins = batch // 2
+        path = self.order[(turn * twins + jnp.arange(twins)) % self.finite]
         longest = min(round(MARGIN * self.rows), self.paths.shape[0] - 1)
-        even = (jnp.arange(batch) // 2 + jr.uniform(lag_key, (batch,))) / (batch / 2)
-        lag = jnp.where(jnp.arange(batch) % 2 == 0, even, jnp.square(even)) * longest
+        even = (jnp.arange(twins) // 2 + jr.uniform(lag_key, (twins,))) / (twins / 2)
+        lag = jnp.where(jnp.arange(twins) % 2 == 0, even, jnp.square(even)) * longest
         lag = 1 + lag.astype(jnp.int32).clip(0, longest - 1)
-        first = jr.randint(start_key, (batch,), 0, self.paths.shape[0] - lag)
-        first = jnp.where(jr.uniform(share_key, (batch,)) < self.start_fraction, 0, first)
+        first = jr.randint(start_key, (twins,), 0, self.paths.shape[0] - lag)
+        first = jnp.where(jr.uniform(share_key, (twins,)) < self.start_fraction, 0, first)
+        path = jnp.stack([path, path + self.paths.shape[1] // 2], axis=1).reshape(-1)
+        first, lag = jnp.repeat(first, 2), jnp.repeat(lag, 2)
         s, t = first / self.rows, (first + lag) / self.rows
         return Pairs(self.paths[first, path], self.paths[first + lag, path], s, t, None)
 
@@ -85,7 +90,7 @@ class Simulator:
         """In the user's units, not yet folded into the support. The second half starts where the first does and is
         driven by the mirror image of its noise: means then need far fewer paths, and half the noise is saved."""
         start_key, path_key = jr.split(key)
-        half = self.starts.draw(number // 2, key=start_key)
+        half = self.starts.draw(number // 2, edges=True, key=start_key)
         x0 = jnp.concatenate([half, half])
         keys = jr.split(path_key, self.length)
         h = self.dt
@@ -105,9 +110,8 @@ class Simulator:
         fold = jax.vmap(jax.vmap(lambda x: units.apply(units.support.fold(x))))
         folded = fold(paths)
         finite &= jnp.isfinite(folded).all(axis=(0, 2))
-        shuffled = jr.permutation(
-            jr.fold_in(key, 1), number
-        )  # neighbours have neither start nor noise in common
+        finite = finite.reshape(2, -1).all(axis=0)
+        shuffled = jr.permutation(jr.fold_in(key, 1), number // 2)
         order = shuffled[jnp.argsort(~finite[shuffled])]
         return Pool(folded, order, finite.sum(), self.rows, start_fraction)
 

@@ -30,7 +30,19 @@ def check_shapes(sde: SDE) -> None:
     }
     for name, shape in wanted.items():
         function = getattr(sde, name)
-        got = jax.eval_shape(lambda x, function=function: jnp.asarray(function(t, x, None)), x).shape
+        try:
+            got = jax.eval_shape(lambda x, function=function: jnp.asarray(function(t, x, None)), x).shape
+        except (
+            TypeError,
+            ValueError,
+            IndexError,
+            AttributeError,
+        ) as error:  # a tracer's errors are among them
+            reason = str(error).splitlines()[0] if str(error) else "no reason given"
+            raise ValueError(
+                f"`{name}` could not be called on a state of {sde.dim} coordinates ({type(error).__name__}: {reason}): "
+                "write it with `jax.numpy`, as a function `f(t, x, u)` or, for `SDE.autonomous`, `f(x)`."
+            ) from error
         if got != shape:
             raise ValueError(
                 f"`{name}` must return shape {shape} for `dim` {sde.dim} and {sde.noise} noise; got {got}."

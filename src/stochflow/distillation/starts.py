@@ -17,19 +17,24 @@ TRIED = 256
 
 
 class Box(eqx.Module):
-    """Uniform between two corners; each coordinate is spread evenly (a Latin hypercube)."""
+    """Uniform between two corners; each coordinate is spread evenly (a Latin hypercube).
+
+    With `edges` the density is that of Chebyshev's nodes, higher towards the faces: a fit has neighbours on one side
+    only there, and is at its worst.
+    """
 
     low: Float[Array, " dim"]
     high: Float[Array, " dim"]
 
     @eqx.filter_jit
-    def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
+    def draw(self, number: int, *, edges: bool = False, key: PRNGKeyArray) -> Float[Array, "number dim"]:
         order_key, place_key = jr.split(key)
         shape = number, self.low.shape[0]
         cell = jr.permutation(
             order_key, jnp.broadcast_to(jnp.arange(number)[:, None], shape), independent=True
         )
         share = (cell + jr.uniform(place_key, shape, self.low.dtype)) / number
+        share = (1 - jnp.cos(jnp.pi * share)) / 2 if edges else share
         return self.low[None] + share * (self.high - self.low)[None]
 
 
@@ -39,7 +44,7 @@ class States(eqx.Module):
     states: Float[Array, "states dim"]
 
     @eqx.filter_jit
-    def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
+    def draw(self, number: int, *, edges: bool = False, key: PRNGKeyArray) -> Float[Array, "number dim"]:
         return self.states[jr.randint(key, (number,), 0, self.states.shape[0])]
 
 
@@ -49,7 +54,7 @@ class StartLaw(eqx.Module):
     function: Callable
 
     @eqx.filter_jit
-    def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
+    def draw(self, number: int, *, edges: bool = False, key: PRNGKeyArray) -> Float[Array, "number dim"]:
         return jax.vmap(lambda key: jnp.asarray(self.function(key), jnp.result_type(float)))(
             jr.split(key, number)
         )

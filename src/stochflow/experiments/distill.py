@@ -47,9 +47,11 @@ def examples() -> dict[str, Example]:
             heston(),
             ([-0.2, 0.005], [0.2, 0.15]),
             1.0,
-            DistillConfig(dt=1 / 256, layers=0, steps=20_000),
+            DistillConfig(
+                dt=1 / 512, layers=0, coupling="triangular", batch_size=2048, paths=131_072, patience=None
+            ),
             ("real", "positive"),
-            samples=32_768,
+            samples=262_144,
         ),
         "double-well": Example(
             double_well(strength=2.0, noise=0.8), ([-2.0], [2.0]), 2.0, DistillConfig(layers=0, steps=6000)

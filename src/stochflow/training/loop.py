@@ -45,7 +45,8 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """The trained model (moving average, or the best on validation data) and a row a report."""
+    """The trained model and a row a report: its moving average; the best on validation data, if there are any, unless
+    the data was simulated on the fly and the run has come to its end."""
 
     model: PyTree
     history: list[dict[str, Any]]
@@ -91,7 +92,11 @@ def train(
     state, history, stopped = _run(
         on_devices(chunk, number), state, history, problem, config, key, folder, about, progress, static
     )
-    chosen = state.best if problem.validate is not None else state.ema if config.ema else state.params
+    average = state.ema if config.ema else state.params
+    # What is never seen twice cannot be learnt by heart: at the end of the schedule the best of a few thousand held-out
+    # rows is the one that has their chance errors.
+    unseen = problem.refresh is not None and not stopped
+    chosen = average if problem.validate is None or unseen else state.best
     return Trained(eqx.combine(chosen, static), history, stopped)
 
 
