@@ -6,12 +6,14 @@ import sys
 
 import jax.numpy as jnp
 import matplotlib
+import matplotlib.style
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.contour import QuadContourSet
+from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 
 from stochflow.distillation import Comparison, GapComparison
@@ -33,6 +35,7 @@ from stochflow.plots import (
     training_curve,
     trajectories_side_by_side,
 )
+from stochflow.plots.style import INK, MUTED
 
 RNG = np.random.default_rng(20251115)
 TIMES = np.linspace(0, 1, 11)
@@ -156,6 +159,18 @@ def test_settings_are_left_as_they_were_and_pyplot_is_not_asked():
     reliability(LEVELS)
     assert dict(matplotlib.rcParams) == before
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["by the settings", "on axes of one's own"])
+def test_on_a_dark_page_nothing_neutral_is_dark(own):
+    with matplotlib.style.context("dark_background"):
+        ax = reliability(LEVELS, ax=Figure().subplots() if own else None)
+    assert luminance(to_hex(ax.figure.get_facecolor())) < 0.02
+    texts = [ax.title, ax.xaxis.label, *ax.get_xticklabels(), *ax.get_legend().get_texts()]
+    written = {to_hex(artist.get_color()) for artist in [*texts, *ax.lines]}
+    assert not written & {INK, MUTED}
+    assert min(map(luminance, written)) > 0.1
+    assert {to_hex(line.get_color()) for line in reliability(LEVELS).lines} & {INK, MUTED}
 
 
 def test_history_without_steps_is_an_error():

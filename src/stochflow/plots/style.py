@@ -14,7 +14,7 @@ import matplotlib
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgba
 from matplotlib.figure import Figure
 
 INK, MUTED, FAINT, PAPER = "#1f2328", "#6a737d", "#d9dde2", "#ffffff"
@@ -57,19 +57,68 @@ RC: Any = {
     "font.size": 9.5,
 }
 
+# What the neutral colours become on a dark page.
+DARK = {INK: "#e6e9ed", MUTED: "#a0a9b4", FAINT: "#3b424b", PAPER: "#14171b"}
+# The properties of artists that hold a colour.
+COLOURS = ("color", "facecolor", "edgecolor", "markeredgecolor", "markerfacecolor")
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def styled(draw: Callable[P, R]) -> Callable[P, R]:
-    """Draws under this style and leaves the settings of the caller as they were."""
+    """Draws under this style and leaves the settings of the caller as they were.
+
+    If those are for a dark page (as after `plt.style.use("dark_background")`), or the caller's own axes stand on one,
+    the neutral colours are those of a dark page.
+    """
 
     @functools.wraps(draw)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        dark = _is_dark(matplotlib.rcParams["figure.facecolor"])
         with matplotlib.rc_context(RC):
-            return draw(*args, **kwargs)
+            drawn = draw(*args, **kwargs)
+        for ax in drawn if isinstance(drawn, list | tuple) else [drawn]:
+            if isinstance(ax, Axes) and (dark or _is_dark(figure_of(ax).get_facecolor())):
+                _darken(ax)
+        return drawn
 
     return wrapped
+
+
+def _is_dark(colour: Any) -> bool:
+    red, green, blue, alpha = to_rgba(colour)
+    return alpha > 0 and 0.299 * red + 0.587 * green + 0.114 * blue < 0.4
+
+
+def _darken(ax: Axes) -> None:
+    """The neutral colours of all that these axes hold, and of the page that they stand on, exchanged. On a page that is
+    dark already what is white is the caller's and stays so."""
+    page = figure_of(ax)
+    known = {
+        light: dark for light, dark in DARK.items() if light != PAPER or not _is_dark(page.get_facecolor())
+    }
+    for artist in [*ax.findobj(), page.patch]:
+        for name in COLOURS:
+            get, put = getattr(artist, f"get_{name}", None), getattr(artist, f"set_{name}", None)
+            if get is not None and put is not None and (new := _exchanged(get(), known)) is not None:
+                put(new)
+    for name in ("xaxis", "yaxis", "zaxis"):
+        if (axis := getattr(ax, name, None)) is not None:  # for ticks that are still to be made
+            axis.set_tick_params(color=DARK[MUTED], labelcolor=DARK[MUTED], grid_color=DARK[FAINT])
+
+
+def _exchanged(colour: Any, known: dict[str, str]) -> str | None:
+    """The colour of a dark page in place of a neutral one; `None` if it is another, or more than one."""
+    try:
+        single = colour if isinstance(colour, str | tuple) else np.atleast_2d(np.asarray(colour, float))
+        if isinstance(single, np.ndarray):
+            (single,) = map(tuple, np.unique(single, axis=0))
+        red, green, blue, alpha = to_rgba(single)
+    except (TypeError, ValueError):
+        return None
+    found = known.get(to_hex((red, green, blue))) if alpha else None
+    return None if found is None else to_hex((*to_rgba(found)[:3], alpha), keep_alpha=True)
 
 
 @styled
