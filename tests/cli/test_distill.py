@@ -1,11 +1,14 @@
 """The commands that distil: what they load, and what they refuse."""
 
 import json
+import re
 import sys
 
+import jax.numpy as jnp
 import pytest
 from typer.testing import CliRunner
 
+import stochflow
 from stochflow.cli.main import app
 
 TINY = [
@@ -19,6 +22,7 @@ from stochflow import SDE
 sde = SDE.autonomous(lambda x: -x, lambda x: 0.5 + 0 * x, 1, additive=True)
 make = lambda: sde
 number = 3
+starts = jnp.zeros((4, 1))
 """
 
 
@@ -42,17 +46,61 @@ def test_an_sde_of_a_file_is_distilled_and_compared(model, tmp_path):
     printed = json.loads(result.stdout)
     assert printed["gaps"][-1]["gap"] == 1.0
     assert json.loads((tmp_path / "run" / "comparison.json").read_text())["samples"] == printed["samples"]
+    law = stochflow.io.load(printed["law"])
+    assert law.horizon == 1.0
+    assert jnp.isfinite(law.log_prob(jnp.zeros(1), jnp.ones(1), 0.0, 1.0))
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
-    [("nowhere.py:sde", "give a file and a name in it"), ("{model}:number", "must be an SDE")],
+    [
+        ("nowhere.py:sde", "give a file and a name in it"),
+        ("{model}:number", "must be an SDE"),
+        ("{model}:nothing", "there is no 'nothing' in"),
+        ("{broken}:sde", "cannot be run (SyntaxError: "),
+    ],
 )
-def test_what_is_no_sde_is_refused(model, source, message):
-    source = source.format(model=model)
+def test_what_is_no_sde_is_refused(model, source, message, tmp_path):
+    (tmp_path / "broken.py").write_text("sde = (")
+    source = source.format(model=model, broken=tmp_path / "broken.py")
     result = run("distill", source, "--low", "-1", "--high", "1", "--horizon", "1")
     assert result.exit_code == 2
     assert message in " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "say where paths start: --low and --high, or --starts"),
+        (["--starts", "{model}:starts", "--low", "0"], "--starts takes the place of --low and --high"),
+        (["--low", "-1", "--high", "1", "--positive", "7"], "there is no coordinate 7; they are 0 to 0"),
+        (["--low", "-1", "--high", "1", "--between", "0:x"], "--between must be like '0:-1:1'"),
+    ],
+)
+def test_starts_and_bounds_that_cannot_be_are_refused(model, options, message, tmp_path):
+    options = [option.format(model=model) for option in options]
+    result = run("distill", f"{model}:sde", "--horizon", "1", *options)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("drift", "message"),
+    [
+        ("lambda t, x: -x", "`drift` could not be called on a state of 1 coordinates .TypeError"),
+        ("lambda t, x, u: np.sin(x)", "`drift` could not be called .*Tracer.*: write it with `jax.numpy`"),
+    ],
+)
+def test_a_drift_that_cannot_be_called_says_so(drift, message, tmp_path):
+    path = tmp_path / "a_drift.py"
+    path.write_text(
+        f"import numpy as np\nfrom stochflow import SDE\nsde = SDE({drift}, lambda t, x, u: 0 * x + 1, 1)"
+    )
+    box = ["--low", "-1", "--high", "1", "--horizon", "1", "--out", tmp_path / "run"]
+    result = run("distill", f"{path}:sde", *box)
+    assert isinstance(result.exception, ValueError)
+    assert re.search(message, str(result.exception))
+    assert "\n" not in str(result.exception)
 
 
 def test_an_example_that_there_is_not_is_refused():

@@ -3,7 +3,7 @@
 import importlib.util
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -17,8 +17,14 @@ from .screen import console
 
 Out = Annotated[
     Path | None,
-    typer.Option(help="Run folder, for checkpoints and the comparison as JSON.", callback=writable),
+    typer.Option(
+        help="Run folder, for checkpoints, the law (law.stochflow) and the comparison as JSON; by default it is named "
+        "after the SDE.",
+        callback=writable,
+    ),
 ]
+# What the law is called in its run folder.
+LAW = "law.stochflow"
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")]
 
@@ -34,36 +40,87 @@ def distill_file(
     source: Annotated[
         str, typer.Argument(help="`file.py:name` of an SDE, or of a function that returns one.")
     ],
-    low: Annotated[str, typer.Option(help="Lower corner of the starts, such as '0,0.01'.")],
-    high: Annotated[str, typer.Option(help="Upper corner of the starts.")],
     horizon: Annotated[float, typer.Option(help="The longest gap.")],
+    low: Annotated[
+        str | None, typer.Option(help="Lower corner of the box of starts, such as '0,0.01'.")
+    ] = None,
+    high: Annotated[str | None, typer.Option(help="Upper corner of that box.")] = None,
+    starts: Annotated[
+        str | None,
+        typer.Option(
+            help="In place of a box: `file.py:name` of an array of states, or of a function of a key that draws one."
+        ),
+    ] = None,
     positive: Annotated[str, typer.Option(help="Coordinates that are positive, such as '1' or '0,1'.")] = "",
+    between: Annotated[
+        list[str] | None,
+        typer.Option(help="A coordinate and its bounds, such as '0:-1:1' or '1:0:inf'; as often as needed."),
+    ] = None,
     out: Out = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Distil an SDE of your own: a flow in a run folder, and how it compares with the solver."""
+    """Distil an SDE of your own: a law in a run folder, and how it compares with the solver."""
     import jax.random as jr
 
     from ..distillation import compare, distill
+    from ..io import save
 
     sde = load_sde(source)
-    chosen = set(_numbers("positive", positive, int))
+    path, _, name = source.rpartition(":")
+    out = Path(f"{Path(path).stem}-{name}") if out is None else out
     train_key, compare_key = jr.split(jr.key(seed))
     distilled = distill(
         sde,
-        starts=(_numbers("low", low, float), _numbers("high", high, float)),
+        starts=_starts(starts, low, high),
         horizon=horizon,
-        support=["positive" if i in chosen else "real" for i in range(sde.dim)],
+        support=_support(sde.dim, positive, between or []),
         config=config,
         folder=out,
         progress=False if as_json else None,
         key=train_key,
     )
+    about = {"sde": source, "horizon": distilled.horizon, "dt": distilled.dt, "solver": distilled.solver}
+    save(
+        out / LAW, distilled.flow, about=about | {"seed": seed}
+    )  # before the comparison, which takes a while
     comparison = compare(distilled, key=compare_key)
-    if out is not None:
-        write_json(out / "comparison.json", comparison.as_dict())
-    print(json_text(comparison.as_dict()) if as_json else comparison)
+    write_json(out / "comparison.json", comparison.as_dict())
+    if as_json:
+        print(json_text(comparison.as_dict() | {"law": str(out / LAW)}))
+    else:
+        print(comparison)
+        console.print(f"the law is in {out / LAW}: read it with stochflow.io.load", highlight=False)
+
+
+def _starts(starts: str | None, low: str | None, high: str | None):
+    """A box, or what a file holds."""
+    if starts is None:
+        if low is None or high is None:
+            raise typer.BadParameter("say where paths start: --low and --high, or --starts file.py:name.")
+        return _numbers("low", low, float), _numbers("high", high, float)
+    if low is not None or high is not None:
+        raise typer.BadParameter("--starts takes the place of --low and --high: leave those out.")
+    return _named(starts)
+
+
+def _support(dim: int, positive: str, between: list[str]) -> list:
+    """What each coordinate may be."""
+    found: list = ["real"] * dim
+    given: list[tuple[int, Any]] = [(i, "positive") for i in _numbers("positive", positive, int)]
+    for text in between:
+        try:
+            i, low, high = text.split(":")
+            given.append((int(i), (float(low), float(high))))
+        except ValueError:
+            raise typer.BadParameter(
+                f"--between must be like '0:-1:1', a coordinate and its bounds; got {text!r}."
+            ) from None
+    for i, interval in given:
+        if not 0 <= i < dim:
+            raise typer.BadParameter(f"there is no coordinate {i}; they are 0 to {dim - 1}.")
+        found[i] = interval
+    return found
 
 
 def reproduce_distill(
@@ -96,22 +153,35 @@ def reproduce_distill(
 
 def load_sde(source: str) -> SDE:
     """The SDE that `file.py:name` names."""
-    path, _, name = source.rpartition(":")
-    if not path or not name or not Path(path).is_file():
-        raise typer.BadParameter(f"give a file and a name in it, `file.py:name`; got {source!r}.")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    found = vars(module).get(name)
+    found = _named(source)
     made = found() if callable(found) and not isinstance(found, SDE) else found
     if not isinstance(made, SDE):
+        path, _, name = source.rpartition(":")
         raise typer.BadParameter(
             f"{name!r} in {path} must be an SDE, or a function that returns one; got {made!r}."
         )
     return made
+
+
+def _named(source: str) -> Any:
+    """What `file.py:name` names; the file is run."""
+    path, _, name = source.rpartition(":")
+    if not path or not name or not Path(path).is_file():
+        raise typer.BadParameter(f"give a file and a name in it, `file.py:name`; got {source!r}.")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise typer.BadParameter(f"{path} is no file of Python's; its name must end in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise typer.BadParameter(f"{path} cannot be run ({type(error).__name__}: {reason}).") from error
+    if name not in vars(module):
+        known = ", ".join(key for key in vars(module) if not key.startswith("_"))
+        raise typer.BadParameter(f"there is no {name!r} in {path}; it has {known}.")
+    return vars(module)[name]
 
 
 def _numbers(name, text, kind):
