@@ -111,7 +111,7 @@ def test_wrong_input_is_one_sentence(args, message, folder, monkeypatch, capsys)
     ("flags", "message"),
     [
         (["--kind", "magic"], "`kind` must be one of auto, flow, latent"),
-        (["--folds", "1"], "`folds` must be 0, or an integer of at least 2"),
+        (["--folds", "1"], "`folds` must be 0, or from 2 to 20"),
         (["--learning-rate", "-1"], "`learning_rate` must be positive"),
     ],
 )

@@ -1,10 +1,16 @@
 """What a user may get wrong ends in one sentence that names the thing and the way out, and never in a traceback."""
 
+import importlib
 import json
+import signal
+import subprocess
 import sys
+import time
 
+import numpy as np
 import pytest
 
+from stochflow import Forecaster
 from stochflow.cli import data
 
 from .test_cli import _run
@@ -187,3 +193,40 @@ def test_scores_of_something_else_are_not_overwritten(content, untrained, tmp_pa
     assert _run(monkeypatch, "reproduce", "lorenz-missing", "--out", tmp_path, "--json") == 1
     assert f"{path} holds no rows of this study" in _error(capsys)
     assert path.read_text() == content
+
+
+def test_an_interrupt_is_said_and_has_its_exit_code(monkeypatch, capsys):
+    """As typer hands it on: as an exit, not as an exception of its own."""
+    entry = importlib.import_module("stochflow.cli.main")
+    monkeypatch.setattr(entry, "app", lambda: sys.exit(130))
+    with pytest.raises(SystemExit) as caught:
+        entry.main()
+    assert caught.value.code == 130
+    assert "interrupted; run the same command again" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_fit_that_is_interrupted_goes_on_and_ends_as_if_it_never_was(tmp_path):
+    rows = tmp_path / "rows.csv"
+    walk = np.random.default_rng(0).normal(size=200).cumsum()
+    rows.write_text("ds,y\n" + "\n".join(f"{i},{y}" for i, y in enumerate(walk)))
+
+    def command(out):
+        parts = ["-m", "stochflow", "fit", str(rows), "--out", str(tmp_path / out)]
+        return [sys.executable, *parts, "--steps", "2000", "--folds", "0", "--json"]
+
+    stopped = subprocess.Popen(command("one"), stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "one.run").exists() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    time.sleep(2)
+    stopped.send_signal(signal.SIGINT)
+    _, said = stopped.communicate(timeout=120)
+    assert stopped.returncode == 130
+    assert "interrupted; run the same command again" in said
+    assert not (tmp_path / "one").exists()
+    for out in ("one", "two"):
+        subprocess.run(command(out), check=True, capture_output=True)
+    ask = {"times": [210.0], "samples": 20}
+    one, two = (Forecaster.load(tmp_path / out).predict(**ask)["y"] for out in ("one", "two"))
+    assert (one == two).all()

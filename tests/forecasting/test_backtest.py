@@ -1,5 +1,6 @@
 """Scores in closed form, and origins that look only back."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 import scoringrules
 
 from stochflow import Forecaster
-from stochflow.forecasting.backtest import find_origins, truncated
 from stochflow.forecasting.forecaster import _rows_among
 from stochflow.forecasting.frames import as_frame, find_columns, read_panel
+from stochflow.forecasting.origins import find_origins, truncated
+from stochflow.forecasting.references import References
 from stochflow.metrics import FORECAST_SCORES, crps_of_draws, crps_of_normal, variogram_score
 
 from .worlds import ou_frame
@@ -55,6 +57,57 @@ def test_simple_scores():
     assert FORECAST_SCORES["coverage"](draws, truth) == 0.5
 
 
+def test_what_was_not_seen_is_not_scored():
+    truth = TRUTH.copy()
+    truth[1:, 0] = np.nan
+    for name in ("crps", "coverage", "mae", "rmse"):
+        score = FORECAST_SCORES[name]
+        rest = np.mean([score(DRAWS[:, :, [c]], TRUTH[:, [c]]) ** (1 + (name == "rmse")) for c in (1, 2)])
+        first = score(DRAWS[:1, :, :1], TRUTH[:1, :1]) ** (1 + (name == "rmse"))
+        expected = ((14 * rest + first) / 15) ** (0.5 if name == "rmse" else 1)
+        assert score(DRAWS, truth) == pytest.approx(expected)
+    assert FORECAST_SCORES["energy"](DRAWS, truth) == pytest.approx(
+        FORECAST_SCORES["energy"](DRAWS[:1], TRUTH[:1])
+    )
+    truth[0, 0] = np.nan
+    with pytest.raises(ValueError, match="no row has all of them"):
+        FORECAST_SCORES["variogram"](DRAWS, truth)
+
+
+def _panel(frame):
+    frame = as_frame(frame)
+    return read_panel(frame, find_columns(frame))[0]
+
+
+def test_baselines_are_those_of_each_series_where_series_differ():
+    frame = ou_frame(300, series=3)
+    level = 50.0 * frame["unique_id"].str[1:].astype(int)
+    alike, apart = _panel(frame), _panel(frame.assign(y=frame["y"] + level))
+    assert not References.fit(alike, None).series
+    references = References.fit(apart, None)
+    means = [float(references.series[name][1].mean[0]) for name in apart.ids]
+    assert np.allclose(means, [50.0 * i + 0.5 for i in range(3)], atol=0.5)  # within five standard errors
+    origins = find_origins(apart, 4.0, 0.2, [0] * 3, [300] * 3, 100)
+    ours = references.crps(apart, origins)["ornstein_uhlenbeck"].mean()
+    pooled = dataclasses.replace(references, series={}).crps(apart, origins)["ornstein_uhlenbeck"].mean()
+    assert ours < 0.8 * pooled
+
+
+def test_baselines_of_channels_that_are_seen_in_turn_start_where_each_was_seen():
+    frame = ou_frame(100).assign(z=0.0)
+    frame["z"] = frame["y"] + 1.0
+    frame.loc[::2, "y"], frame.loc[1::2, "z"] = np.nan, np.nan
+    frame = as_frame(frame)
+    panel = read_panel(frame, find_columns(frame, values=["y", "z"]))[0]
+    origins = find_origins(panel, 0.4, 0.4, [10], [90], 20, partial=True)
+    assert len(origins.series)
+    assert not len(find_origins(panel, 0.4, 0.4, [10], [90], 20).series)
+    scores = References.fit(panel, None).crps(panel, origins)["persistence"]
+    seen = ~np.isnan(panel.values[0][origins.end])
+    assert (np.isfinite(scores) == seen).all()
+    assert seen.any(axis=0).all()
+
+
 @pytest.fixture
 def panel():
     frame = as_frame(ou_frame(50, series=2))
@@ -93,7 +146,7 @@ def test_a_back_test_stands_beside_simple_laws():
     ("ask", "words"),
     [
         ({"gaps": [1.0], "start": 1.0}, "`start` must lie between 0 and 1"),
-        ({"gaps": [1.0], "folds": 0}, "`folds` be at least 1"),
+        ({"gaps": [1.0], "folds": 0}, "`folds` must be a positive integer"),
         ({"gaps": ["1d"]}, "`gaps` must be a number"),
     ],
 )

@@ -96,6 +96,22 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(step, fitted, saved, t
     assert path.read_bytes() == b"old"
 
 
+def test_a_folder_that_is_not_there_is_named(fitted, tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"no such folder to write to; nothing was written.*it.stochflow"
+    ):
+        fitted.save(tmp_path / "nowhere" / "it.stochflow")
+
+
+def test_a_generator_is_not_kept(fitted, tmp_path):
+    fitted.random_state, before = np.random.default_rng(0), fitted.random_state
+    try:
+        fitted.save(tmp_path / "it")
+    finally:
+        fitted.random_state = before
+    assert Forecaster.load(tmp_path / "it").random_state is None
+
+
 def test_what_was_not_fitted_is_not_saved(tmp_path):
     with pytest.raises(NotFittedError, match="there is nothing to save"):
         Forecaster().save(tmp_path / "it")
@@ -142,6 +158,17 @@ DAMAGED = {
     "frames of no kind": lambda m, t: m.update(frame="os"),
     "a horizon of nothing": lambda m, t: m.update(horizon=0.0),
     "a horizon in words": lambda m, t: m.update(horizon="1d"),
+    "a gap of nothing": lambda m, t: m.update(gap=0.0),
+    "a gap in words": lambda m, t: m.update(gap="1"),
+    "a zone on another planet": lambda m, t: m["axis"].update(zone="Mars/Olympus"),
+    "a zone that is a number": lambda m, t: m["axis"].update(zone=3),
+    "a column that is a number": lambda m, t: m["columns"].update(time=3),
+    "a seed below zero": lambda m, t: m["params"].update(random_state=-1),
+    "a last time beyond all calendars": lambda m, t: t.update({"past.last": 0 * t["past.last"] + 1e300}),
+    "a size below zero": lambda m, t: t.update({"past.memory.size": -abs(t["past.memory.size"]) - 1}),
+    "variances below zero": lambda m, t: t.update(
+        {"past.memory.variances": -abs(t["past.memory.variances"]) - 1}
+    ),
     "a usual gap below zero": lambda m, t: m.update(usual_gap=-1.0),
     "covariates that are not there": lambda m, t: m.update(ahead=3),
     "half a covariate": lambda m, t: m.update(ahead=0.5),

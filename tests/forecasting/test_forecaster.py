@@ -71,8 +71,8 @@ def test_what_was_not_fitted_says_so(ask):
         ({"kind": "psychic"}, "`kind` must be one of auto, flow, latent; got 'psychic'"),
         ({"scaling": "none"}, "`scaling` must be one of auto, global, series"),
         ({"steps": 0}, "`steps` must be a positive integer; got 0"),
-        ({"folds": 1}, "`folds` must be 0, or an integer of at least 2; got 1"),
-        ({"random_state": -1}, "`random_state` must be an integer ≥ 0; got -1"),
+        ({"folds": 1}, "`folds` must be 0, or from 2 to 20; got 1"),
+        ({"random_state": -1}, "`random_state` must be an integer from 0 to 4294967295, .* or None; got -1"),
         ({"horizon": "7d"}, "`horizon` must be a number, as the times are; got '7d'"),
         ({"support": {"z": "positive"}}, "`support` names 'z', which is no value; they are y"),
         ({"support": {"y": "positive"}}, "column 'y' must lie between 0 and inf, as `support` says; got -"),
@@ -137,6 +137,75 @@ def test_the_seed_is_that_of_the_call_or_of_the_model(quick):
     assert not quick.predict(**ASK, random_state=1).equals(one)
 
 
+def test_seeds_are_numbers_or_generators_or_none(quick):
+    draw = lambda state: quick.predict(**ASK, random_state=state)["x"].to_numpy()
+    for make in (np.random.default_rng, np.random.RandomState):
+        one, other = make(3), make(3)
+        first = draw(one)
+        assert (first == draw(other)).all()
+        assert (first != draw(one)).any()  # a generator moves on
+    unseeded = Forecaster(random_state=None)
+    unseeded._set(quick.fitted_, quick.panel_)
+    assert (unseeded.predict(**ASK)["x"] != unseeded.predict(**ASK)["x"]).any()
+
+
+def test_a_level_far_above_the_moves_is_not_lost():
+    """Single precision knows 4.5 million to half a unit; these move by a tenth."""
+    near = ou_frame(60)
+    far = near.assign(y=4.5e6 + 0.1 * near["y"])
+    low = near.assign(y=0.1 * near["y"])
+    close, high = (quick_fit(frame, Forecaster()) for frame in (low, far))
+    ask = {"times": [near["ds"].max() + 1.0], "samples": 200}
+    low_draws, high_draws = close.predict(**ask)["y"], high.predict(**ask)["y"]
+    assert high_draws.nunique() == len(high_draws)
+    assert np.allclose(high_draws - 4.5e6, low_draws, atol=1e-3)
+    assert high.score(far, metric="log") == pytest.approx(close.score(low, metric="log"), abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (lambda y: 1e45 * y, "column 'y' has values up to .* beyond single precision"),
+        (lambda y: 1e-45 * y, "column 'y' has values up to .* beyond single precision"),
+        (lambda y: 1e20 + y, "column 'y' (is constant|moves by .* lost in rounding)"),
+    ],
+)
+def test_numbers_that_cannot_be_held_are_refused(frame, words):
+    data = ou_frame(20)
+    with pytest.raises(ValueError, match=words):
+        Forecaster(steps=1).fit(data.assign(y=frame(data["y"])))
+
+
+@pytest.mark.parametrize(
+    ("names", "ask"),
+    [({"x": "sample"}, {"samples": 2}), ({"name": "sample"}, {"samples": 2}), ({"x": "price_lo90"}, {})],
+)
+def test_no_column_of_a_forecast_hides_another(names, ask):
+    columns = {key: [names.get(v, v) for v in value] if isinstance(value, list) else names.get(value, value)
+               for key, value in COLUMNS.items()}  # fmt: skip
+    model = quick_fit(two_channels().rename(columns=names), Forecaster(), **columns)
+    with pytest.raises(ValueError, match="two columns of the result would be named"):
+        model.predict(horizon="1d", **ask)
+
+
+def test_a_model_of_rows_of_one_channel_reads_frames_with_a_column_for_each():
+    wide = two_channels()
+    long = wide.melt(id_vars=["name", "when"], var_name="what", value_name="value")
+    model = quick_fit(long, Forecaster(), id="name", time="when", channel="what", values="value")
+    assert model.predict(wide, **ASK).equals(model.predict(long, **ASK))
+    holes = wide.assign(x=wide["x"].where(wide.index % 7 != 3))
+    assert holes["x"].notna().mean() < 0.9
+    assert model.impute(holes, samples=5)["x"].notna().mean() > 0.98  # all but for ends of series
+    with pytest.raises(ValueError, match=r"a column for each channel .price, x.; pivot the frame first"):
+        model.impute(long)
+
+
+def test_quantiles_that_look_alike_have_columns_of_their_own(quick, as_users_have_it):
+    found = quick.predict(horizon="12h", quantiles=[0.1234567, 0.1234568])
+    assert {"x_q0.1234567", "x_q0.1234568"} <= set(found.columns)
+    assert "x_lo90" in quick.predict(horizon="12h", interval=np.float32(0.9)).columns
+
+
 def test_quantiles_and_intervals_are_those_of_the_draws(quick):
     draws = quick.predict(**ASK)
     ask = ASK | {"samples": 6}
@@ -189,14 +258,23 @@ def test_a_new_series_in_units_of_its_own_may_have_one_row(rows):
         ({"times": ["2024-06-01"]}, "must have a time zone, such as Europe/Berlin"),
         ({"horizon": "1d", "every": "2d"}, "`every` must go between once and 100000 times into `horizon`; 2d goes 0"),
         ({"horizon": "1d", "samples": 0}, "`samples` must be a positive integer; got 0"),
-        ({"horizon": "1d", "quantiles": [0.5, 1.0]}, "`quantiles` must lie between 0 and 1"),
+        ({"horizon": "1d", "quantiles": [0.5, 1.0]}, "`quantiles` must be numbers between 0 and 1 that differ"),
+        ({"horizon": "1d", "quantiles": "all"}, "`quantiles` must be numbers .* got 'all'"),
+        ({"horizon": "1d", "quantiles": [[0.1, 0.9]]}, "`quantiles` must be numbers .* got ..0.1, 0.9.."),
+        ({"horizon": "1d", "quantiles": [0.5, 0.5]}, "that differ"),
+        ({"horizon": "1d", "interval": True}, "`interval` must be a probability between 0 and 1; got True"),
+        ({"times": [pd.Timestamp("2024-06-01", tz="UTC"), pd.NaT]}, "`times` must not be missing; got NaT"),
+        ({"times": ["2024-06-01 00:00+00:00", None]}, "`times` must not be missing; got None"),
+        ({"horizon": "1e9d", "every": "1e8d"}, "`horizon` must reach no further than 1000 times the .*: fit with"),
+        ({"times": ["9000-01-01 00:00+00:00"]}, "`times` must reach no further than 1000 times"),
         ({"horizon": "1d", "interval": 90.0}, "`interval` must be a probability between 0 and 1; got 90.0"),
         ({"horizon": "1d", "interval": 0.5, "quantiles": [0.5]}, "`quantiles` or `interval`, not both"),
         ({"horizon": "1d", "future": two_channels()}, "without covariates that are known ahead"),
         ({"horizon": "1d", "random_state": -1}, "`random_state` must be an integer"),
+        ({"horizon": "1d", "random_state": 2**32}, "`random_state` must be an integer from 0 to 4294967295"),
     ],
 )  # fmt: skip
-def test_a_question_that_cannot_be_answered_says_so(ask, words, quick):
+def test_a_question_that_cannot_be_answered_says_so(ask, words, quick, as_users_have_it):
     with pytest.raises(ValueError, match=words):
         quick.predict(**ask)
 
@@ -254,8 +332,8 @@ def test_the_card_says_what_was_done(learnt):
 def test_scores_are_those_of_scoringrules(learnt, unseen):
     part = unseen[:12]
     panel = learnt._panel(part)
-    from stochflow.forecasting.backtest import find_origins, truncated
     from stochflow.forecasting.evaluate import draw_origins
+    from stochflow.forecasting.origins import find_origins, truncated
 
     origins = find_origins(panel, 0.0, np.inf, [0], [12], 50)
     draws = draw_origins(learnt.fitted_, truncated(panel, origins), panel, origins, samples=30, seed=0)[

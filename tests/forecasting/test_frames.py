@@ -1,6 +1,7 @@
 """What may be in a frame, and what one sentence is said about what may not."""
 
 import datetime
+import decimal
 
 import numpy as np
 import pandas as pd
@@ -81,14 +82,14 @@ BAD = {
         {},
         "`time` must name the column of times, one of unique_id, when, y",
     ),
-    "columns without names": (pd.DataFrame({0: [1.0]}), {}, "`time` must name the column of times, one of 0"),
+    "columns without names": (pd.DataFrame({0: [1.0]}), {}, "columns must have names that are text; got 0"),
     "twice": (FRAME, {"past": "y", "values": "y"}, "column 'y' is named twice"),
     "no values": (FRAME[["unique_id", "ds"]], {}, "`values` must name at least one column of numbers"),
     "duplicate": (FRAME.assign(ds=1), {}, "series 'a' has two rows at 1 .the second is row 2.: keep one"),
     "text value": (
         FRAME.assign(y=["1", "two", "3"]),
         {"values": "y"},
-        "column 'y' must hold numbers; got String, such as '1'",
+        "column 'y', row 1: 'two' is no number",
     ),
     "infinite": (
         FRAME.assign(y=[1.0, np.inf, 2.0]),
@@ -118,7 +119,48 @@ BAD = {
     "text times": (
         FRAME.assign(ds=["soon", "later", "never"]),
         {},
-        "'ds' holds text that is no datetime, such as 'soon'",
+        "'ds', row 0: 'soon' is no datetime",
+    ),
+    "a bad time among good ones": (
+        FRAME.assign(ds=["2024-01-01", "2024-01-02", "junk"]),
+        {},
+        "time column 'ds', row 2: 'junk' is no datetime",
+    ),
+    "times with and without a zone": (
+        FRAME.assign(ds=["2024-01-01T00:00+01:00", "2024-01-02T00:00", "2024-01-03T00:00+01:00"]),
+        {},
+        "mixes time zones: some have one and others, such as '2024-01-02T00:00', do not",
+    ),
+    "two columns of one name": (
+        pd.concat([FRAME, FRAME[["y"]]], axis=1),
+        {},
+        "two columns are named 'y': rename one of them",
+    ),
+    "time in the index": (
+        FRAME.set_index("ds"),
+        {"time": "ds"},
+        "'ds' is in the index: call `reset_index..` first",
+    ),
+    "numbers as text": (FRAME.assign(y=["1", "2", "3"]), {}, "'y' holds numbers as text: convert it"),
+    "an object among numbers": (
+        FRAME.assign(y=pd.Series([1.0, "two", 3.0], dtype=object)),
+        {},
+        "column 'y', row 1: 'two' is no number",
+    ),
+    "an empty column": (
+        FRAME.assign(y=pd.Series([None] * 3, dtype=object)),
+        {},
+        "column 'y' is empty: drop it",
+    ),
+    "an id that is NaN": (
+        pl.DataFrame({"unique_id": [1.0, float("nan"), 2.0], "ds": [1, 2, 3], "y": [1.0, 2.0, 3.0]}),
+        {},
+        "id column 'unique_id', row 1: the id is missing",
+    ),
+    "a channel that is missing": (
+        FRAME.assign(what=["p", None, "q"]),
+        {"channel": "what", "values": "y"},
+        "channel column 'what', row 1: the channel is missing",
     ),
     "truths as times": (
         FRAME.assign(ds=[True, False, True]),
@@ -166,3 +208,23 @@ def test_two_values_of_one_channel():
 def test_a_frame_from_which_nothing_can_be_learnt(frame, words):
     with pytest.raises(ValueError, match=words):
         Forecaster(kind="flow").fit(frame)
+
+
+def test_numbers_may_be_pythons_own_objects():
+    boxes = pd.Series([decimal.Decimal("1.5"), None, 3], dtype=object)
+    panel, _, _ = panel_of(FRAME.assign(y=boxes))
+    assert np.array_equal(np.concatenate(panel.values)[:, 0], [3, np.nan, 1.5], equal_nan=True)
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_offsets_that_change_in_summer_are_one_time_axis(library):
+    ds = ["2024-03-31T00:00+01:00", "2024-03-31T12:00+02:00", "2024-04-01T00:00+02:00"]
+    panel, axis, _ = panel_of(library({"ds": ds, "y": [1.0, 2.0, 3.0]}))
+    assert axis.zone == "UTC"
+    assert np.diff(panel.times[0]).tolist() == [11 * 3600, 12 * 3600]
+
+
+def test_dates_of_pythons_own_are_dates():
+    days = [datetime.date(2024, 1, day) for day in (1, 2, 4)]
+    panel, _, _ = panel_of(pd.DataFrame({"ds": days, "y": [1.0, 2.0, 3.0]}))
+    assert np.diff(panel.times[0]).tolist() == [86400, 2 * 86400]

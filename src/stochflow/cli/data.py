@@ -29,6 +29,14 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of training, or of draws.")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Format = Annotated[str | None, typer.Option(help="Of the times, if they are text: such as '%m/%d/%Y'.")]
 Names = Annotated[str | None, typer.Option(help="Columns, separated by commas.")]
+Id = Annotated[str | None, typer.Option("--id", help="Column of ids; `unique_id` if there is one.")]
+Time = Annotated[str | None, typer.Option(help="Column of times; `ds` if there is one.")]
+Channel = Annotated[str | None, typer.Option(help="Column that says which channel a row is of.")]
+Between = Annotated[
+    list[str] | None,
+    typer.Option(help="A column and its bounds, such as 'share:0:1' or 'debt:-inf:0'; as often as needed."),
+]
+Horizon = Annotated[str | None, typer.Option(help="The longest gap that is learnt in one step: '30d'.")]
 
 
 def add_data_commands(app: typer.Typer) -> None:
@@ -46,19 +54,16 @@ def fit(
     out: Annotated[Path, typer.Option(help="The model file to write.", callback=writable_file)] = Path(
         "model.stochflow"
     ),
-    id: Annotated[
-        str | None, typer.Option("--id", help="Column of ids; `unique_id` if there is one.")
-    ] = None,
-    time: Annotated[str | None, typer.Option(help="Column of times; `ds` if there is one.")] = None,
+    id: Id = None,
+    time: Time = None,
     values: Names = None,
-    channel: Annotated[str | None, typer.Option(help="Column that says which channel a row is of.")] = None,
+    channel: Channel = None,
     static: Names = None,
     past: Names = None,
     future: Names = None,
     positive: Names = None,
-    horizon: Annotated[
-        str | None, typer.Option(help="The longest gap that is learnt in one step: '30d'.")
-    ] = None,
+    between: Between = None,
+    horizon: Horizon = None,
     time_format: Format = None,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -68,14 +73,11 @@ def fit(
     Interrupted, it leaves what it has learnt beside the model file; the same command goes on from there.
     """
     frame = read_rows(data, time, time_format)
-    columns = {"id": id, "time": time, "values": _listed(values), "channel": channel}
-    columns |= {
-        name: _listed(given) or () for name, given in (("static", static), ("past", past), ("future", future))
-    }
+    columns = _columns(id, time, values, channel, static, past, future)
     forecaster = Forecaster(
         **dataclasses.asdict(config),
         horizon=_length(horizon),
-        support=dict.fromkeys(_listed(positive) or [], "positive") or None,
+        support=_support(positive, between),
         random_state=seed,
         progress=False if as_json else None,
     )
@@ -132,6 +134,9 @@ def impute(
     model: Model,
     data: Data,
     out: Out = None,
+    times: Annotated[
+        str | None, typer.Option(help="Rows at these times instead, separated by commas.")
+    ] = None,
     samples: Annotated[int, typer.Option(min=2, help="Draws behind each median and interval.")] = 200,
     time_format: Format = None,
     seed: Seed = 0,
@@ -140,7 +145,8 @@ def impute(
     """The rows with what is missing filled in, from both sides."""
     forecaster = Forecaster.load(model)
     frame = read_rows(data, forecaster.columns_.time, time_format)
-    write_rows(forecaster.impute(frame, samples=samples, random_state=seed), out, as_json)
+    at = None if times is None else [_number(each) for each in times.split(",")]
+    write_rows(forecaster.impute(frame, times=at, samples=samples, random_state=seed), out, as_json)
 
 
 @flags_from(ForecasterConfig, explained_by=(Forecaster,))
@@ -148,11 +154,16 @@ def evaluate(
     config: ForecasterConfig,
     data: Data,
     gaps: Annotated[str, typer.Option(help="How far ahead, separated by commas: '1d,7d,28d'.")],
-    id: Annotated[str | None, typer.Option("--id", help="Column of ids.")] = None,
-    time: Annotated[str | None, typer.Option(help="Column of times.")] = None,
+    id: Id = None,
+    time: Time = None,
     values: Names = None,
+    channel: Channel = None,
+    static: Names = None,
+    past: Names = None,
+    future: Names = None,
     positive: Names = None,
-    horizon: Annotated[str | None, typer.Option(help="The longest gap that is learnt in one step.")] = None,
+    between: Between = None,
+    horizon: Horizon = None,
     refits: Annotated[int, typer.Option(min=1, help="How often everything is fitted anew.")] = 4,
     start: Annotated[float, typer.Option(help="The share of the rows that the first fit sees.")] = 0.6,
     period: Annotated[str | None, typer.Option(help="Of a season, for the baseline of that name.")] = None,
@@ -166,7 +177,7 @@ def evaluate(
     forecaster = Forecaster(
         **dataclasses.asdict(config),
         horizon=_length(horizon),
-        support=dict.fromkeys(_listed(positive) or [], "positive") or None,
+        support=_support(positive, between),
         random_state=seed,
         progress=False if as_json else None,
     )
@@ -176,23 +187,45 @@ def evaluate(
         folds=refits,
         start=start,
         period=_length(period),
-        id=id,
-        time=time,
-        values=_listed(values),
+        **_columns(id, time, values, channel, static, past, future),
     )
     write_rows(scores, out, as_json)
+
+
+def _columns(id, time, values, channel, static, past, future) -> dict[str, Any]:
+    """As `Forecaster.fit` has them."""
+    covariates = {"static": static, "past": past, "future": future}
+    named = {"id": id, "time": time, "values": _listed(values), "channel": channel}
+    return named | {name: _listed(given) or () for name, given in covariates.items()}
+
+
+def _support(positive: str | None, between: list[str] | None) -> dict[str, Any] | None:
+    """What columns may be."""
+    found: dict[str, Any] = dict.fromkeys(_listed(positive) or [], "positive")
+    for text in between or []:
+        name, *bounds = text.rsplit(":", 2)
+        try:
+            low, high = map(float, bounds)
+        except ValueError:
+            raise typer.BadParameter(
+                f"--between must be like 'share:0:1', a column and its bounds; got {text!r}."
+            ) from None
+        found[name] = (low, high)
+    return found or None
 
 
 def print_card(card: dict[str, Any]) -> None:
     """A model card as tables."""
     table = Table("", "", title="Model card", show_header=False)
     for name, value in card.items():
-        if name not in ("held_out", "two_steps_for_one"):
+        if name not in ("held_out", "two_steps_for_one", "in_sample"):
             said = ", ".join(value) if isinstance(value, list) else str(value)
             table.add_row(name.replace("_", " "), escape(said))
     for channel, found in card.get("two_steps_for_one", {}).items():
         said = f"median moved by {found['moved']:.2f} std, intervals {found['width']:.2f} times as wide"
         table.add_row(f"two steps for one: {escape(channel)}", said)
+    for channel, share in card.get("in_sample", {}).get("coverage_of_90", {}).items():
+        table.add_row(f"within 90 %, rows of the fit: {escape(channel)}", f"{share:.1%}")
     console.print(table)
     if not card.get("held_out"):
         return

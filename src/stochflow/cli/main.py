@@ -38,6 +38,7 @@ add_data_commands(app)
 register_distill(app, reproduce)
 # Between so many devices of the CPU batches are shared: one for each core of a small machine.
 DEVICES = 2
+INTERRUPTED = 130
 
 Out = Annotated[
     Path, typer.Option(help="Folder for checkpoints, figures, JSON and the report.", callback=writable)
@@ -56,14 +57,21 @@ def main() -> None:
     _use_two_devices()
     try:
         app()
+    except SystemExit as stop:  # typer has turned Ctrl-C into the exit code that shells know
+        if stop.code == INTERRUPTED:
+            _say_interrupted()
+        raise
     except (CheckpointError, ValueError, OSError, ImportError, FloatingPointError) as error:
         _say(error)
         sys.exit(1)
     except KeyboardInterrupt:
-        Console(stderr=True).print(
-            "interrupted; run the same command again to go on from the last checkpoint."
-        )
-        sys.exit(130)
+        _say_interrupted()
+        sys.exit(INTERRUPTED)
+
+
+def _say_interrupted() -> None:
+    said = "interrupted; run the same command again to go on from the last checkpoint, if there was one."
+    Console(stderr=True).print(said, highlight=False)
 
 
 def _say(error: Exception) -> None:

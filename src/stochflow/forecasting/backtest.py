@@ -2,27 +2,28 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from ..baselines import SeasonalNaive, fit_ornstein_uhlenbeck, fit_persistence
-from ..laws import BrownianMotion, OrnsteinUhlenbeck
-from ..metrics import crps_of_draws, crps_of_normal, inside_central
+from ..metrics import crps_of_draws, inside_central
 from .frames import Panel
+from .origins import Origins, find_origins, truncated
+from .references import References
 
-# A row stands for a gap if it comes no later after its start than this many times the gap, and the usual gap.
-LATEST = 1.1
 
-
-class Origins(NamedTuple):
-    """Forecasts that can be checked: of which series, from which row, of which later row."""
-
-    series: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
+def check_backtest(gaps: Any, folds: Any, start: Any, origins: Any) -> None:
+    """Before anything is fitted."""
+    if isinstance(gaps, str) or not isinstance(gaps, Iterable) or not len(list(gaps)):
+        raise ValueError(f"`gaps` must be a list of lengths of time, such as ['1d', '7d']; got {gaps!r}.")
+    for name, value in (("folds", folds), ("origins", origins)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"`{name}` must be a positive integer; got {value!r}.")
+    if not isinstance(start, int | float | np.number) or not 0 < start < 1:
+        raise ValueError(f"`start` must lie between 0 and 1; got {start!r}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,88 +44,6 @@ class GapScore:
         return self.crps / min(self.persistence, self.ornstein_uhlenbeck)
 
 
-def find_origins(
-    panel: Panel,
-    gap: float,
-    usual: float,
-    first: Sequence[int],
-    last: Sequence[int],
-    most: int,
-    among: Sequence[np.ndarray] | None = None,
-) -> Origins:
-    """For each series at most `most` complete rows, evenly from row `first` to `last`, with the first complete row at
-    least `gap` later, if it comes in time; both of them among some rows, where a series of truth values says which."""
-    found = []
-    for i in range(len(panel)):
-        eligible = ~np.isnan(panel.values[i]).any(axis=1)
-        whole = np.flatnonzero(eligible if among is None else eligible & among[i])
-        t = panel.times[i][whole]
-        inside = np.flatnonzero((whole >= first[i]) & (whole < last[i]))
-        if not len(inside):
-            continue
-        starts = np.unique(inside[np.linspace(0, len(inside) - 1, min(most, len(inside))).astype(int)])
-        ends = np.maximum(np.searchsorted(t, t[starts] + gap * (1 - 1e-9)), starts + 1)
-        there = ends < len(t)
-        starts, ends = starts[there], ends[there]
-        near = t[ends] - t[starts] <= LATEST * gap + 2 * usual
-        found.append((np.full(near.sum(), i), whole[starts[near]], whole[ends[near]]))
-    if not found:
-        return Origins(*[np.zeros(0, int)] * 3)
-    return Origins(*(np.concatenate(each) for each in zip(*found, strict=True)))
-
-
-def truncated(panel: Panel, origins: Origins) -> Panel:
-    """A series for each origin: what was known of it then. Their ids say which."""
-    names = [f"{panel.ids[i]}@{row}" for i, row in zip(origins.series, origins.start, strict=True)]
-    return dataclasses.replace(panel.heads(origins.series, origins.start + 1), ids=names)
-
-
-@dataclasses.dataclass(frozen=True)
-class References:
-    """The baselines, fitted on what the forecaster was."""
-
-    persistence: BrownianMotion
-    returning: OrnsteinUhlenbeck
-    seasonal: SeasonalNaive | None
-
-    @classmethod
-    def fit(cls, panel: Panel, period: float | None) -> "References":
-        seasonal = None if period is None else SeasonalNaive.fit(panel.times, panel.values, period)
-        return cls(
-            fit_persistence(panel.times, panel.values),
-            fit_ornstein_uhlenbeck(panel.times, panel.values),
-            seasonal,
-        )
-
-    def crps(self, panel: Panel, origins: Origins) -> dict[str, Float[np.ndarray, "n dim"]]:
-        """The CRPS of each at each origin and channel."""
-        pick = lambda arrays, rows: np.array(
-            [arrays[i][r] for i, r in zip(origins.series, rows, strict=True)]
-        )
-        start, truth = pick(panel.values, origins.start), pick(panel.values, origins.end)
-        gaps = (pick(panel.times, origins.end) - pick(panel.times, origins.start))[:, None]
-        sizes = np.diagonal(np.asarray(self.persistence.scale_tril, np.float64))
-        rate, mean, std = (
-            np.asarray(a, np.float64) for a in (self.returning.rate, self.returning.mean, self.returning.std)
-        )
-        faded = np.exp(-rate * gaps)
-        noise = std * np.sqrt(-np.expm1(-2 * rate * gaps) / (2 * rate))
-        out = {
-            "persistence": crps_of_normal(start, sizes * np.sqrt(gaps), truth),
-            "ornstein_uhlenbeck": crps_of_normal(mean + faded * (start - mean), noise, truth),
-        }
-        if self.seasonal is not None:
-            said = [
-                self.seasonal.predict(
-                    panel.times[i][: s + 1], panel.values[i][: s + 1], panel.times[i][e : e + 1]
-                )
-                for i, s, e in zip(*origins, strict=True)
-            ]
-            means, stds = (np.concatenate(each) for each in zip(*said, strict=True))
-            out["seasonal"] = crps_of_normal(means, stds, truth)
-        return out
-
-
 def backtest(
     fit: Callable[[Panel], Any],
     draw: Callable[[Any, Panel, Panel, Origins], Float[np.ndarray, "n draws dim"]],
@@ -138,12 +57,14 @@ def backtest(
     most: int,
     period: float | None,
     among: Sequence[np.ndarray] | None = None,
+    partial: Callable[[Any], bool] = lambda model: False,
 ) -> list[GapScore]:
     """Fit on what lies before, forecast what comes after, `folds` times further on each time.
 
     The first fit sees the share `start` of the rows of each series; the rest is cut into `folds` stretches of rows, and
     before each of them forecaster and baselines are fitted anew. Origins lie in the stretch, at most `most` of each
-    series; what they are checked against may lie beyond it. Both are rows that `among` marks, if it is given.
+    series; what they are checked against may lie beyond it. Both are rows that `among` marks, if it is given, and are
+    complete unless the model reads others, as `partial` says.
     """
     rows_of = panel.times if among is None else [t[some] for t, some in zip(panel.times, among, strict=True)]
     usual = float(np.median(np.concatenate([np.diff(t) for t in rows_of])))
@@ -155,7 +76,8 @@ def backtest(
         known = _head(panel, first)
         model, references = fit(known), References.fit(known, period)
         for gap in gaps:
-            origins = find_origins(panel, gap, usual, [row - 1 for row in first], last, most, among)
+            starts = [row - 1 for row in first]
+            origins = find_origins(panel, gap, usual, starts, last, most, among, partial=partial(model))
             if not len(origins.series):
                 continue
             draws = draw(model, truncated(panel, origins), panel, origins)
@@ -178,11 +100,14 @@ def _head(panel: Panel, rows: Sequence[int]) -> Panel:
 
 
 def _score(name, channel, gap, parts) -> GapScore:
-    mean = lambda what: float(np.concatenate([part[what][:, channel] for part in parts]).mean())
+    joined = {what: np.concatenate([part[what][:, channel] for part in parts]) for what in parts[0]}
+    # Not where the channel was not seen, or never before.
+    scored = ~np.isnan(np.stack(list(joined.values()))).any(axis=0)
+    mean = lambda what: float(joined[what][scored].mean()) if scored.any() else math.nan
     return GapScore(
         channel=name,
         gap=gap,
-        forecasts=sum(len(part["crps"]) for part in parts),
+        forecasts=int(scored.sum()),
         crps=mean("crps"),
         coverage=mean("coverage"),
         persistence=mean("persistence"),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,7 +22,7 @@ from .frames import Panel
 from .history import History, Memory, padded, padded_length
 from .learn import Check, LearnConfig, Piece, learn
 from .model import AbstractModel
-from .units import STILL, Units, keys_of, make_support, mark_of, off_line, on_line, own_units
+from .units import FINEST_DOUBLE, STILL, Units, keys_of, make_support, mark_of, on_line, own_units
 
 # Rows of the past that are read at the most: what lies before them has faded from every memory.
 PAST = 1024
@@ -64,6 +65,10 @@ class DirectModel(AbstractModel):
         self.ahead, self.own_scale = ahead, own_scale
 
     @property
+    def reads_partial(self) -> bool:
+        return False
+
+    @property
     def support(self) -> Support:
         return self.units.support
 
@@ -102,12 +107,14 @@ class DirectModel(AbstractModel):
         key: PRNGKeyArray,
     ) -> np.ndarray:
         gaps = gaps_to(at, past.last, self.horizon, joint=joint)
-        known = past.memory, past.known, past.centre, past.spread, past.wider, gaps, self._ahead(future)
+        known = past.memory, past.known, past.wider, gaps, self._ahead(future)
         keys = keys_of(key, past.ids)
 
         def some(rows):
             chosen = jax.tree.map(lambda array: jnp.asarray(np.asarray(array)[rows], jnp.float32), known)
-            return _draw(self, chosen, keys[rows], samples, most_steps(gaps), joint)
+            z = np.asarray(_draw(self, chosen, keys[rows], samples, most_steps(gaps), joint), np.float64)
+            centre, spread = (own[rows][:, None, None] for own in (past.centre, past.spread))
+            return self.units.restore(centre + spread * z)
 
         return in_chunks(some, (len(gaps), samples, gaps.shape[1], self.dim))
 
@@ -136,13 +143,13 @@ class DirectModel(AbstractModel):
         )
         key = jr.fold_in(key, mark_of(panel.ids[i]))
         drawn = between(self.law, self.history, rows, scaled(at), samples=samples, key=key)
-        line = np.asarray(self.units.loc) + np.asarray(self.units.scale) * (centre + spread * drawn)
-        return off_line(self.support, line)
+        return self.units.restore(centre + spread * drawn)
 
     def log_prob(self, past: DirectPast, x_t: np.ndarray, at: np.ndarray, future: np.ndarray) -> np.ndarray:
         gaps = (at - past.last) / self.horizon
         as_float = lambda array: jnp.asarray(array, jnp.float32)
-        given = past.known, past.centre, past.spread, past.wider, gaps, self._ahead(future), x_t
+        z = (self.units.values(x_t) - past.centre) / past.spread
+        given = past.known, past.spread, past.wider, gaps, self._ahead(future), on_line(self.support, x_t), z
         return np.asarray(_log_prob(self, past.memory, *map(as_float, given)))
 
     def _own(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -213,7 +220,7 @@ def _condition(model, memory, known, ahead):
 @eqx.filter_jit
 def _draw(model, starts, keys, samples, steps, joint):
     def series(start, key):
-        memory, known, centre, spread, wider, gaps, ahead = start
+        memory, known, wider, gaps, ahead = start
         law = model.law.widened(wider, model.history.gap)
 
         def make_step(ahead):
@@ -225,25 +232,21 @@ def _draw(model, starts, keys, samples, steps, joint):
             return step
 
         path = lambda key: at_times(make_step, memory, gaps, ahead, steps=steps, joint=joint, key=key).x
-        z = jax.vmap(path)(jr.split(key, samples))
-        restore = lambda z: model.support.from_line(model.units.line(centre + spread * z))[0]
-        return jax.vmap(jax.vmap(restore))(z)
+        return jax.vmap(path)(jr.split(key, samples))
 
     return jax.vmap(series)(starts, keys)
 
 
 @eqx.filter_jit
-def _log_prob(model, memory, known, centre, spread, wider, gaps, ahead, x_t):
-    def one(memory, known, centre, spread, wider, gap, ahead, x):
-        line = model.support.to_line(x)
-        z = ((line - model.units.loc) / model.units.scale - centre) / spread
+def _log_prob(model, memory, known, spread, wider, gaps, ahead, line, z):
+    def one(memory, known, spread, wider, gap, ahead, line, z):
         _, log_slope = model.support.from_line(line)
         volume = jnp.log(model.units.scale * spread).sum() + log_slope
         u = _condition(model, memory, known, ahead)
         law = model.law.widened(wider, model.history.gap)
         return law.log_prob(z, memory.x, jnp.zeros(()), gap, u) - volume
 
-    return jax.vmap(one)(memory, known, centre, spread, wider, gaps, ahead, x_t)
+    return jax.vmap(one)(memory, known, spread, wider, gaps, ahead, line, z)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,6 +257,7 @@ class DirectPlan:
     horizon: float | None
     own_scale: bool | None
     learning: LearnConfig
+    show: Callable[[float], str] = "{:g}".format
     folder: str | os.PathLike | None = None
 
 
@@ -266,6 +270,11 @@ def fit_direct(
     if not series:
         raise ValueError("no series has two complete rows: there is no transition to learn from.")
     horizon = plan.horizon or _horizon(series)
+    if horizon < (least := min(np.diff(t).min() for t, _, _ in series)):
+        raise ValueError(
+            f"`horizon` must be at least as long as the shortest gap between two rows, {plan.show(least)}; got "
+            f"{plan.show(horizon)}."
+        )
     units = _units(series, names, plan.support, horizon)
     own_scale = _differ(series, units) if plan.own_scale is None else plan.own_scale
     ahead = panel.future[0].shape[1]
@@ -297,7 +306,7 @@ def _horizon(series) -> float:
 
 def _units(series, names, intervals, horizon) -> Units:
     x, u = (np.concatenate([each[i] for each in series]) for i in (1, 2))
-    support = make_support(x, names, intervals)
+    support = make_support(x, names, intervals, finest=FINEST_DOUBLE)
     as_array = lambda array: jnp.asarray(array, jnp.float32)
     line = on_line(support, x)
     centre, spread = (u.mean(0), np.maximum(u.std(0), 1e-6)) if u.shape[1] else (np.zeros(0), np.ones(0))

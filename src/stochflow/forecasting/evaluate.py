@@ -4,9 +4,9 @@ import jax.random as jr
 import numpy as np
 
 from ..metrics import FORECAST_SCORES
-from .backtest import Origins, find_origins, truncated
 from .frames import Panel
 from .model import Fitted
+from .origins import Origins, find_origins, truncated
 
 # Rows of each series that are scored at the most.
 MOST_ORIGINS = 2000
@@ -32,7 +32,8 @@ def score_rows(
         raise ValueError(f"`metric` must be one of log, {', '.join(FORECAST_SCORES)}; got {metric!r}.")
     late = np.inf if gap is None else fitted.gap
     ends = [len(t) for t in panel.times]
-    origins = find_origins(panel, gap or 0.0, late, [0] * len(panel), ends, MOST_ORIGINS)
+    partial = fitted.model.reads_partial
+    origins = find_origins(panel, gap or 0.0, late, [0] * len(panel), ends, MOST_ORIGINS, partial=partial)
     if not len(origins.series):
         raise ValueError("no row of `df` comes so long after another: there is nothing to score.")
     known = truncated(panel, origins)

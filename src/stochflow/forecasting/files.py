@@ -16,10 +16,12 @@ from .frames import Columns
 from .history import HALF_LIVES, History, Memory
 from .latent import LatentModel, LatentPast
 from .model import AbstractModel, Fitted
-from .times import TimeAxis
+from .times import TimeAxis, is_zone
 from .units import Units
 
 KIND = "forecaster"
+# No time is later, in whatever it is counted.
+LATEST = 1e15
 FRAMES = ("pandas", "polars", "pyarrow", "modin", "cudf")
 
 
@@ -84,7 +86,10 @@ def _build(cls, manifest, tensors) -> Forecaster:
     forecaster._config()
     given: dict[str, Any] = manifest["columns"]
     columns = Columns(**{n: tuple(v) if isinstance(v, list) else v for n, v in given.items()})  # type: ignore[arg-type]
+    _require_names(columns)
     axis = TimeAxis(**manifest["axis"])
+    if axis.zone is not None and (not isinstance(axis.zone, str) or not is_zone(axis.zone)):
+        raise ValueError(f"the time zone {axis.zone!r} is not known")
     names = tuple(str(name) for name in manifest["names"])
     if manifest["frame"] not in FRAMES:
         raise ValueError(f"frames of {manifest['frame']!r} are not known")
@@ -92,11 +97,15 @@ def _build(cls, manifest, tensors) -> Forecaster:
     ids = np.asarray(tensors["past.ids"]).astype(np.uint8).tobytes().decode()
     ids = [_read_id(name) for name in json.loads(ids)]
     model, past = (_latent if "flow" in parts else _direct)(manifest, tensors, parts, ids)
+    if not (np.abs(past.last) < LATEST).all():
+        raise ValueError("the last time of a series is beyond all calendars")
     if model.dim != len(names) or parts["support"].dim != len(names):
         raise ValueError(f"{len(names)} columns of values for a model of {model.dim}")
     card = dict(manifest["card"])
     forecaster._set(
-        Fitted(columns, axis, names, model, float(manifest["gap"]), card, manifest["frame"]), None, past
+        Fitted(columns, axis, names, model, _positive("gap", manifest["gap"]), card, manifest["frame"]),
+        None,
+        past,
     )
     return forecaster
 
@@ -192,9 +201,22 @@ def _check_shapes(model: DirectModel, past: DirectPast) -> None:
         "spread": past.spread,
         "wider": past.wider,
         "width": model.history.width,
+        "size": past.memory.size,
     }.items():
         if not (np.asarray(array) > 0).all():
             raise ValueError(f"{name!r} must be positive")
+    if (np.asarray(past.memory.variances) < 0).any():
+        raise ValueError("'variances' must not be negative")
+
+
+def _require_names(columns: Columns) -> None:
+    single = (columns.time, *(name for name in (columns.id, columns.channel) if name is not None))
+    lists = (columns.values, columns.static, columns.past, columns.future)
+    whole = all(isinstance(names, tuple) for names in lists)
+    if not whole or not all(
+        isinstance(name, str) for name in (*single, *(n for names in lists for n in names))
+    ):
+        raise ValueError("the columns must have names that are text")
 
 
 def _require_finite(**arrays: Any) -> None:
@@ -204,8 +226,10 @@ def _require_finite(**arrays: Any) -> None:
 
 
 def _params(forecaster: Forecaster) -> dict[str, Any]:
-    """The parameters; a length of time that is neither words nor a number in words."""
+    """The parameters; a length of time that is neither words nor a number in words. A generator is not kept."""
     params = forecaster.get_params()
+    if isinstance(params["random_state"], np.random.Generator | np.random.RandomState):
+        params["random_state"] = None
     if isinstance(params["horizon"], datetime.timedelta | np.timedelta64):
         return params | {"horizon": forecaster.horizon_}
     return params

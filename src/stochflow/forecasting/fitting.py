@@ -9,11 +9,15 @@ from typing import Any, NamedTuple
 import jax.random as jr
 import numpy as np
 
+from ..laws import Support
+from ..metrics import inside_central
 from .direct import DirectPlan, fit_direct
+from .evaluate import draw_origins
 from .frames import Columns, Panel
 from .latent import fit_latent_model
 from .learn import Check, LearnConfig
 from .model import AbstractModel, Fitted
+from .origins import Origins, find_origins, truncated
 from .times import TimeAxis
 from .units import make_support
 
@@ -21,8 +25,8 @@ KINDS = ("auto", "flow", "latent")
 SCALINGS = ("auto", "global", "series")
 # Above this share of rows with a channel missing, a law of complete rows would throw too much away.
 INCOMPLETE = 0.2
-# Series and draws that the card's consistency is found from.
-CARD_SERIES, CARD_DRAWS = 16, 1000
+# Series and draws that the card's consistency is found from, and rows that its calibration is if none were held out.
+CARD_SERIES, CARD_DRAWS, CARD_ROWS = 16, 1000, 256
 # Standard deviations of a normal law that its central 90 % are wide.
 NORMAL_90 = 3.29
 
@@ -63,14 +67,14 @@ def fit_table(
     """Choose a kind of model and fit it; `horizon` and `support` as the user wrote them."""
     begin = clock.monotonic()
     panel, _, axis, names, _ = table
-    kind, why = _choose(table, config.kind)
+    kind, why = _choose(table, config)
     longest = None if horizon is None else axis.length(horizon, "horizon")
-    intervals = _intervals(dict(support or {}), names)
+    intervals = _intervals(support, names)
     key = jr.key(seed)
     checks: list[Check] = []
     if kind == "flow":
         own = {"auto": None, "global": False, "series": True}[config.scaling]
-        plan = DirectPlan(intervals, longest, own, config, folder)
+        plan = DirectPlan(intervals, longest, own, config, axis.show_length, folder)
         model, checks = fit_direct(panel, names, plan, progress=progress, key=key)
     else:
         region = make_support(np.concatenate(panel.values), names, intervals)
@@ -79,11 +83,15 @@ def fit_table(
         )
     gap = float(np.median(np.concatenate([np.diff(t) for t in panel.times])))
     card = {"kind": kind, "why": why} | _card(table, model, checks, clock.monotonic() - begin)
-    return Fitted(table.columns, axis, names, model, gap, card, table.frame)
+    fitted = Fitted(table.columns, axis, names, model, gap, card, table.frame)
+    if kind == "latent":  # nothing is held out: what it says of the rows of the fit is better than nothing
+        card["in_sample"] = _in_sample(fitted, panel)
+    return fitted
 
 
-def _choose(table: Table, asked: str) -> tuple[str, str]:
+def _choose(table: Table, config: ForecasterConfig) -> tuple[str, str]:
     """Flow or latent, and why."""
+    asked = config.kind
     whole, there = (
         np.concatenate([~found(np.isnan(x), axis=1) for x in table.panel.values])
         for found in (np.any, np.all)
@@ -96,13 +104,25 @@ def _choose(table: Table, asked: str) -> tuple[str, str]:
         raise ValueError(
             "covariates are for `kind='flow'`; leave them out, or the rows with missing channels."
         )
+    if kind == "latent" and config.scaling == "series":
+        raise ValueError("`scaling='series'` is for `kind='flow'`; a latent model measures all series alike.")
     return kind, why if asked == "auto" else f"chosen by hand; {why}"
 
 
-def _intervals(support: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
-    if strangers := sorted(set(support) - set(names)):
+def _intervals(support: Any, names: tuple[str, ...]) -> list[Any]:
+    if support is not None and not isinstance(support, Mapping):
+        raise ValueError(
+            f"`support` must say what each column may be, such as {{{names[0]!r}: 'positive'}}; got {support!r}."
+        )
+    given = dict(support or {})
+    if strangers := [name for name in given if name not in names]:
         raise ValueError(f"`support` names {strangers[0]!r}, which is no value; they are {', '.join(names)}.")
-    return [support.get(name, "real") for name in names]
+    for name, interval in given.items():
+        try:
+            Support([interval])
+        except ValueError as error:
+            raise ValueError(f"column {name!r}: {error}") from None
+    return [given.get(name, "real") for name in names]
 
 
 def _card(table: Table, model: AbstractModel, checks: list[Check], seconds: float) -> dict[str, Any]:
@@ -130,6 +150,21 @@ def _card(table: Table, model: AbstractModel, checks: list[Check], seconds: floa
             for check in checks
         ],
     }
+
+
+def _in_sample(fitted: Fitted, panel: Panel) -> dict[str, Any]:
+    """The share of the rows of the fit within the central 90 % of what the rows before made of them."""
+    ends = [len(t) for t in panel.times]
+    most, partial = max(1, CARD_ROWS // len(panel)), fitted.model.reads_partial
+    origins = find_origins(panel, 0.0, np.inf, [0] * len(panel), ends, most, partial=partial)
+    origins = Origins(*(each[:CARD_ROWS] for each in origins))
+    if not len(origins.series):
+        return {"rows": 0, "coverage_of_90": {}}
+    draws = draw_origins(fitted, truncated(panel, origins), panel, origins, samples=CARD_DRAWS, seed=0)
+    truth = np.array([panel.values[i][e] for i, e in zip(origins.series, origins.end, strict=True)])
+    inside = np.nanmean(inside_central(draws, truth), axis=0)
+    named = {name: round(float(share), 3) for name, share in zip(fitted.names, inside, strict=True)}
+    return {"rows": len(truth), "coverage_of_90": named}
 
 
 def _consistency(table: Table, model: AbstractModel) -> dict[str, Any]:

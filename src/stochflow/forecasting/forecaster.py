@@ -10,18 +10,22 @@ import jax.random as jr
 import narwhals as nw
 import numpy as np
 
-from .backtest import backtest
+from .backtest import backtest, check_backtest
 from .evaluate import draw_origins, score_rows
 from .fitting import ForecasterConfig, Table, fit_table
-from .frames import Panel, as_frame, find_columns, read_panel
+from .frames import Columns, Panel, as_frame, find_columns, read_panel
 from .model import Fitted, Past
-from .outputs import between_frame, check_levels, filled_frame, sample_frame, score_frame, summary_frame
+from .outputs import between_frame, check_request, filled_frame, sample_frame, score_frame, summary_frame
 from .requests import forecast_times, known_ahead
 from .times import read_times
 from .units import check_support
 
 # Draws behind a quantile that was asked for without a number of samples.
 DRAWS = 400
+# In single precision JAX would take seeds from here on for others.
+MOST_SEEDS = 2**32
+# What is drawn at random may be told how: see `_seed`.
+Seed = int | np.random.Generator | np.random.RandomState | None
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -53,7 +57,8 @@ class Forecaster:
         in what is read of the past; more is for many series.
     - `folds`: parts that are held out in turn, to see how far the law's drift and spread are to be believed; 0 for
         none.
-    - `random_state`: seed of the training and, unless they are given one, of forecasts.
+    - `random_state`: seed of the training and, unless they are given one, of forecasts; or a generator of NumPy's.
+        With `None` no two calls are alike.
     - `progress`: show a bar; by default on a terminal only.
 
     Attributes that end in `_` are there after `fit`: `columns_`, `horizon_`, `kind_`, `card_`, `model_`.
@@ -73,7 +78,7 @@ class Forecaster:
         width: int = 32,
         depth: int = 0,
         folds: int = 3,
-        random_state: int = 0,
+        random_state: Seed = 0,
         progress: bool | None = None,
     ):
         self.kind = kind
@@ -163,7 +168,7 @@ class Forecaster:
         """The parameters that are plain numbers and words, checked."""
         plain = lambda value: value.item() if isinstance(value, np.generic) else value
         names = [field.name for field in dataclasses.fields(ForecasterConfig)]
-        _seed(self.random_state, self)
+        _checked_seed(self.random_state)
         return ForecasterConfig(**{name: plain(getattr(self, name)) for name in names})
 
     def _set(self, fitted: Fitted, panel: Panel | None, past: Past | None = None) -> None:
@@ -193,7 +198,7 @@ class Forecaster:
         quantiles: Sequence[float] | None = None,
         interval: float | None = None,
         paths: bool = False,
-        random_state: int | None = None,
+        random_state: Seed = None,
     ) -> Any:
         """Forecasts of each series after its last row, as a data frame of the kind that was fitted.
 
@@ -211,11 +216,12 @@ class Forecaster:
         - `random_state`: seed of the draws.
         """
         fitted = self._fitted()
-        check_levels(quantiles, interval)
+        rows = samples is not None and quantiles is None and interval is None
+        check_request(quantiles, interval, fitted.names, fitted.columns, rows=rows)
         panel = None if df is None else self._panel(df)
         draws, ids, at = self._forecast(panel, horizon, every, times, future, samples, paths, random_state)
         frame = self._like(df)
-        if samples is not None and quantiles is None and interval is None:
+        if rows:
             return sample_frame(draws, ids, at, fitted.names, fitted.columns, fitted.axis, frame)
         return summary_frame(
             draws, ids, at, fitted.names, fitted.columns, fitted.axis, frame, quantiles, interval
@@ -244,34 +250,45 @@ class Forecaster:
 
     def _panel(self, df: Any) -> Panel:
         fitted = self._fitted()
-        panel = _read_table(df, fitted=fitted, **dataclasses.asdict(fitted.columns)).panel
+        columns = self._columns_in(df)
+        panel = _read_table(df, fitted=fitted, **dataclasses.asdict(columns)).panel
         check_support(np.concatenate(panel.values), fitted.names, fitted.model.support)
         return panel
 
+    def _columns_in(self, df: Any) -> Columns:
+        """Those of the fit; of a model of rows of one channel each, also those of a frame with a column for each."""
+        columns, names = self.fitted_.columns, self.fitted_.names
+        there = as_frame(df).columns
+        if columns.channel is None or columns.channel in there or not set(names) <= set(there):
+            return columns
+        return dataclasses.replace(columns, values=names, channel=None)
+
     # --- what lies between, and how good it is ------------------------------------------------------------------
 
-    def impute(
-        self, df: Any, *, times: Any = None, samples: int = 200, random_state: int | None = None
-    ) -> Any:
+    def impute(self, df: Any, *, times: Any = None, samples: int = 200, random_state: Seed = None) -> Any:
         """The frame with its missing values filled in by the median of draws given the rows before *and* after, and two
         more columns a channel with the ends of the central 90 %.
 
         With `times`, rows at these times instead, for each series that they lie within. Values that were observed are
-        left as they are; a value before the first complete row of its series, or after the last, stays missing.
+        left as they are; a value before the first complete row of its series, or after the last, stays missing. (Of a
+        latent model: before the first row with any value, or after the last.)
         """
         fitted = self._fitted()
         frame, panel = as_frame(df), self._panel(df)
-        if fitted.columns.channel is not None:
+        if self._columns_in(df).channel is not None:
             raise ValueError(
-                "`impute` fills in frames with a column for each channel; pivot the frame first."
+                f"`impute` fills in frames with a column for each channel ({', '.join(fitted.names)}); pivot the frame "
+                "first."
             )
         key = jr.key(_seed(random_state, self))
         wanted = None if times is None else np.unique(read_times(times, fitted.axis))
         number = _count(samples)
+        partial = fitted.model.reads_partial
         draw = lambda i, at: fitted.model.impute(panel, i, at, samples=number, key=key)
         if wanted is None:
-            return filled_frame(frame, panel, fitted.names, draw)
-        return between_frame(wanted, panel, fitted.names, fitted.columns, fitted.axis, frame, draw)
+            return filled_frame(frame, panel, fitted.names, draw, partial=partial)
+        columns, axis = fitted.columns, fitted.axis
+        return between_frame(wanted, panel, fitted.names, columns, axis, frame, draw, partial=partial)
 
     def score(
         self,
@@ -280,7 +297,7 @@ class Forecaster:
         metric: str = "crps",
         gap: Any = None,
         samples: int = 200,
-        random_state: int | None = None,
+        random_state: Seed = None,
     ) -> float:
         """A score of forecasts of the rows of `df`, each from the rows before it; the mean over rows and channels.
 
@@ -304,7 +321,7 @@ class Forecaster:
         samples: int = 200,
         period: Any = None,
         among: Any = None,
-        random_state: int | None = None,
+        random_state: Seed = None,
         **columns: Any,
     ) -> Any:
         """A rolling-origin back-test: a frame with a row a channel and gap, beside persistence with scaled noise, an
@@ -315,10 +332,7 @@ class Forecaster:
         forecasts then start and end there, though all rows are read; so two tables of rows can be held against each
         other on the same forecasts. This forecaster itself is left as it is.
         """
-        if not 0 < start < 1 or folds < 1:
-            raise ValueError(
-                f"`start` must lie between 0 and 1 and `folds` be at least 1; got {start}, {folds}."
-            )
+        check_backtest(gaps, folds, start, origins)
         config, seed, samples = self._config(), _seed(random_state, self), _count(samples, least=2)
         table = _read_table(df, **columns)
         panel, _, axis, names, _ = table
@@ -337,6 +351,7 @@ class Forecaster:
             start=start,
             most=origins,
             period=None if period is None else axis.length(period, "period"),
+            partial=lambda fitted: fitted.model.reads_partial,
             among=None if among is None else _rows_among(panel, _read_table(among, **columns).panel),
         )
         return score_frame(scores, as_frame(df))
@@ -390,11 +405,25 @@ def _count(samples: Any, least: int = 1) -> int:
     return int(samples)
 
 
-def _seed(random_state: int | None, forecaster: Forecaster) -> int:
-    seed = forecaster.random_state if random_state is None else random_state
-    if not _is_integer(seed) or seed < 0:
-        raise ValueError(f"`random_state` must be an integer ≥ 0; got {seed!r}.")
-    return int(seed)
+def _seed(random_state: Seed, forecaster: Forecaster) -> int:
+    """As scikit-learn has it: a number, a generator of NumPy's, which gives the next one, or `None` for a new one."""
+    given = _checked_seed(forecaster.random_state if random_state is None else random_state)
+    if isinstance(given, np.random.RandomState):
+        return int(given.randint(MOST_SEEDS, dtype=np.int64))
+    if given is None or isinstance(given, np.random.Generator):
+        return int(np.random.default_rng(given).integers(MOST_SEEDS))
+    return int(given)
+
+
+def _checked_seed(given: Any) -> Seed:
+    if given is None or isinstance(given, np.random.Generator | np.random.RandomState):
+        return given
+    if not _is_integer(given) or not 0 <= given < MOST_SEEDS:
+        raise ValueError(
+            f"`random_state` must be an integer from 0 to {MOST_SEEDS - 1}, a generator of NumPy's, or None; got "
+            f"{given!r}."
+        )
+    return given
 
 
 def _rows_among(panel: Panel, some: Panel) -> list[np.ndarray]:

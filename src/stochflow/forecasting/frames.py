@@ -1,14 +1,15 @@
 """Long data frames, of pandas or polars alike, as series; and series as data frames of the same kind."""
 
 import dataclasses
-from collections.abc import Sequence
+import decimal
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
 from jaxtyping import Float
 
-from .times import TimeAxis, parsed
+from .times import TimeAxis, as_moments
 
 # What Nixtla's libraries call them: frames with these names need no more said.
 NIXTLA = {"id": "unique_id", "time": "ds", "value": "y"}
@@ -60,6 +61,11 @@ class Panel:
         u = np.concatenate([static, self.past[i][whole], self.future[i][whole]], axis=1)
         return self.times[i][whole], self.values[i][whole], u
 
+    def seen(self, i: int, *, partial: bool) -> np.ndarray:
+        """Which rows of series number `i` have all values or, if `partial`, at least one."""
+        missing = np.isnan(self.values[i])
+        return ~np.asarray(missing.all(axis=1) if partial else missing.any(axis=1))
+
     def partial(self, i: int) -> "Partial":
         """The rows of series number `i` of which some channels were seen and others not."""
         x = self.values[i]
@@ -83,11 +89,20 @@ class Panel:
 def as_frame(data: Any) -> nw.DataFrame:
     """A pandas or polars data frame through narwhals, or one sentence about what it is instead."""
     try:
-        return nw.from_native(data, eager_only=True)
+        frame = nw.from_native(data, eager_only=True)
     except TypeError:
         raise TypeError(
             f"the data must be a pandas or polars data frame; got {type(data).__module__}.{type(data).__name__}."
         ) from None
+    except nw.exceptions.DuplicateError:
+        names = [str(name) for name in data.columns]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two columns are named {twice!r}: rename one of them.") from None
+    if strange := [name for name in frame.columns if not isinstance(name, str)]:
+        raise ValueError(
+            f"columns must have names that are text; got {strange[0]!r}: rename them, as `df.rename(columns=str)` does."
+        )
+    return frame
 
 
 def find_columns(
@@ -104,7 +119,8 @@ def find_columns(
     """Fill in what was not said: `unique_id`, `ds` and `y`, or every other column of numbers as a value."""
     there = frame.columns
     shown = ", ".join(map(str, there))
-    listed = lambda names: (names,) if isinstance(names, str) else tuple(names)
+    single = lambda names: isinstance(names, str) or not isinstance(names, Iterable)
+    listed = lambda names: (names,) if single(names) else tuple(names)
     static, past, future = listed(static), listed(past), listed(future)
     id = NIXTLA["id"] if id is None and NIXTLA["id"] in there else id
     time = NIXTLA["time"] if time is None and NIXTLA["time"] in there else time
@@ -113,12 +129,15 @@ def find_columns(
     if values is None:
         taken = {id, time, channel, *static, *past, *future}
         numeric = [name for name in there if name not in taken and frame[name].dtype.is_numeric()]
-        values = [NIXTLA["value"]] if NIXTLA["value"] in numeric else numeric
+        named = NIXTLA["value"] in there and NIXTLA["value"] not in taken
+        values = [NIXTLA["value"]] if named else numeric
     found = Columns(time, listed(values), id, channel, static, past, future)
     named = [found.time, *found.values, *static, *past, *future, *[c for c in (id, channel) if c is not None]]
     for name in named:
         if name not in there:
-            raise ValueError(f"there is no column {name!r}; the columns are {shown}.")
+            indexed = name in getattr(getattr(frame.to_native(), "index", None), "names", ())
+            hint = f" {name!r} is in the index: call `reset_index()` first." if indexed else ""
+            raise ValueError(f"there is no column {name!r}; the columns are {shown}.{hint}")
         if named.count(name) > 1:
             raise ValueError(f"column {name!r} is named twice.")
     if not found.values:
@@ -142,8 +161,7 @@ def read_panel(
     if len(frame) == 0:
         raise ValueError("the data frame is empty: it has no rows.")
     column = frame[columns.time]
-    if column.dtype == nw.String:
-        column = parsed(column, f"time column {columns.time!r}")
+    column = as_moments(column, f"time column {columns.time!r}")
     known = TimeAxis.of(column, columns.time)
     if axis is not None and axis.kind != known.kind:
         raise ValueError(
@@ -225,6 +243,11 @@ def _merge(values, group, number, order, ids, codes, times, axis):
 
 
 def _by_channel(frame, columns, channels):
+    missing = frame[columns.channel].is_null().to_numpy()
+    if missing.any():
+        raise ValueError(
+            f"channel column {columns.channel!r}, row {int(missing.argmax())}: the channel is missing."
+        )
     found = [str(name) for name in frame[columns.channel].to_list()]
     names = tuple(sorted(set(found))) if channels is None else tuple(channels)
     if strangers := sorted(set(found) - set(names)):
@@ -245,6 +268,8 @@ def _ids(frame, column):
     if missing.any():
         raise ValueError(f"id column {column!r}, row {int(missing.argmax())}: the id is missing.")
     found = frame[column].to_list()
+    if nan := [row for row, value in enumerate(found) if value != value]:
+        raise ValueError(f"id column {column!r}, row {nan[0]}: the id is missing.")
     kinds = {type(value).__name__ for value in found}
     if len(kinds) > 1:
         raise ValueError(
@@ -258,8 +283,7 @@ def _ids(frame, column):
 def _numbers(series: nw.Series, name: str) -> Float[np.ndarray, " rows"]:
     """A column of numbers, NaN where it is null; an error names the first that is none."""
     if not (series.dtype.is_numeric() or series.dtype == nw.Boolean):
-        stranger = next((value for value in series.to_list() if not isinstance(value, int | float)), None)
-        raise ValueError(f"column {name!r} must hold numbers; got {series.dtype}, such as {stranger!r}.")
+        return _numbers(_unboxed(series, name), name)
     values = series.cast(nw.Float64).to_numpy().astype(np.float64)
     if np.isinf(values).any():
         row = int(np.isinf(values).argmax())
@@ -267,6 +291,38 @@ def _numbers(series: nw.Series, name: str) -> Float[np.ndarray, " rows"]:
             f"column {name!r}, row {row}: {values[row]} is not allowed; leave it empty if it is missing."
         )
     return values
+
+
+def _unboxed(series: nw.Series, name: str) -> nw.Series:
+    """A column of Python's own objects, if all that are there are numbers."""
+    cells, missing = series.to_list(), series.is_null().to_list()
+    if series.dtype == nw.String and not all(missing):
+        worst = next(
+            (row for row, cell in enumerate(cells) if cell is not None and not _is_number(cell)), None
+        )
+        if worst is None:
+            raise ValueError(f"column {name!r} holds numbers as text: convert it to numbers first.")
+        raise ValueError(
+            f"column {name!r}, row {worst}: {cells[worst]!r} is no number; leave it empty if it is missing."
+        )
+    for row, (cell, none) in enumerate(zip(cells, missing, strict=True)):
+        if not none and not isinstance(cell, int | float | np.number | decimal.Decimal):
+            raise ValueError(
+                f"column {name!r}, row {row}: {cell!r} is no number; it must hold numbers, and nothing where one is "
+                "missing."
+            )
+    if all(missing):
+        raise ValueError(f"column {name!r} is empty: drop it.")
+    numbers = [np.nan if none else float(cell) for cell, none in zip(cells, missing, strict=True)]
+    return nw.new_series(name, numbers, nw.Float64, backend=series.implementation)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def write_frame(columns: dict[str, Any], like: nw.DataFrame) -> Any:

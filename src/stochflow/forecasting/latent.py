@@ -57,6 +57,10 @@ class LatentModel(AbstractModel):
     def own_scale(self) -> bool:
         return False
 
+    @property
+    def reads_partial(self) -> bool:
+        return True
+
     def past(self, panel: Panel) -> LatentPast:
         """Read each series up to its last row with a value."""
         kept = []

@@ -25,6 +25,8 @@ from .pieces import Piece, usual_gap
 SCALES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 # Steps between two reports: a second or so.
 REPORT = 500
+# A law is learnt for each fold, all in one program.
+MOST_FOLDS = 20
 # Series enough to hold out whole ones.
 MANY_SERIES = 12
 
@@ -47,7 +49,7 @@ class LearnConfig:
             self._require(name, _is_integer(getattr(self, name), least=1), "a positive integer")
         for name in ("depth", "folds"):
             self._require(name, _is_integer(getattr(self, name), least=0), "an integer ≥ 0")
-        self._require("folds", self.folds != 1, "0, or an integer of at least 2")
+        self._require("folds", self.folds != 1 and self.folds <= MOST_FOLDS, f"0, or from 2 to {MOST_FOLDS}")
         self._require("learning_rate", _is_finite(self.learning_rate) and self.learning_rate > 0, "positive")
         self._require("weight_decay", _is_finite(self.weight_decay) and self.weight_decay >= 0, "at least 0")
 

@@ -29,11 +29,13 @@ class AbstractModel(eqx.Module):
     - `support`: where values may lie.
     - `horizon`: the longest gap that is crossed in one step.
     - `own_scale`: whether each series is measured in its own mean and spread.
+    - `reads_partial`: whether a row of which some channels are missing is one that forecasts can start from.
     """
 
     support: eqx.AbstractVar[Support]
     horizon: eqx.AbstractVar[float]
     own_scale: eqx.AbstractVar[bool]
+    reads_partial: eqx.AbstractVar[bool]
 
     @property
     def dim(self) -> int:

@@ -8,7 +8,7 @@ import narwhals as nw
 import numpy as np
 
 from .backtest import GapScore
-from .frames import Panel, write_frame
+from .frames import Columns, Panel, write_frame
 
 DEFAULT_INTERVAL = 0.9
 CENTRAL = (0.05, 0.95)
@@ -45,9 +45,21 @@ def summary_frame(draws, ids, at, names, columns, axis, like, quantiles, interva
     return write_frame(out, like)
 
 
-def check_levels(quantiles: Any, interval: Any) -> None:
-    """Before anything is drawn."""
-    _levels(quantiles, interval)
+def check_request(
+    quantiles: Any, interval: Any, names: tuple[str, ...], columns: Columns, *, rows: bool
+) -> None:
+    """Before anything is drawn: the levels that are asked for, and that no two columns of the frame that comes of it
+    have one name. `rows`: a row a draw."""
+    levels = _levels(quantiles, interval)
+    made = ["sample", *names] if rows else [name + ending for name in names for ending in levels]
+    _require_apart([column for column in (columns.id, columns.time) if column is not None] + made)
+
+
+def _require_apart(made: list[str]) -> None:
+    if twice := [name for name in made if made.count(name) > 1]:
+        raise ValueError(
+            f"two columns of the result would be named {twice[0]!r}: rename that column of the data, and fit again."
+        )
 
 
 def _levels(quantiles, interval) -> dict[str, float]:
@@ -55,29 +67,44 @@ def _levels(quantiles, interval) -> dict[str, float]:
     if quantiles is not None and interval is not None:
         raise ValueError("pass `quantiles` or `interval`, not both.")
     if quantiles is not None:
-        levels = [float(q) for q in np.atleast_1d(np.asarray(quantiles, float))]
-        if not levels or not all(0 < q < 1 for q in levels):
-            raise ValueError(f"`quantiles` must lie between 0 and 1; got {quantiles}.")
-        return {f"_q{q:g}": q for q in levels}
+        levels = _probabilities(quantiles)
+        short = [f"_q{q:g}" for q in levels]
+        return dict(zip(short if len(set(short)) == len(short) else map("_q{!r}".format, levels), levels))
     inside = DEFAULT_INTERVAL if interval is None else interval
-    if not isinstance(inside, int | float) or not 0 < inside < 1:
+    if isinstance(inside, bool) or not isinstance(inside, int | float | np.number) or not 0 < inside < 1:
         raise ValueError(f"`interval` must be a probability between 0 and 1; got {interval!r}.")
+    inside = float(str(inside))  # 0.9 of single precision is meant to be 0.9
     return {"": 0.5, f"_lo{100 * inside:g}": (1 - inside) / 2, f"_hi{100 * inside:g}": (1 + inside) / 2}
 
 
-def filled_frame(frame: nw.DataFrame, panel: Panel, names: tuple[str, ...], draw: Draw) -> Any:
-    """The frame with what was missing between complete rows filled in, and the ends of intervals beside."""
+def _probabilities(quantiles) -> list[float]:
+    try:
+        levels = np.atleast_1d(np.asarray(quantiles, float))
+    except (TypeError, ValueError):
+        levels = np.zeros(0)
+    found = [float(q) for q in levels] if levels.ndim == 1 else []
+    if not found or not all(0 < q < 1 for q in found) or len(set(found)) < len(found):
+        raise ValueError(
+            f"`quantiles` must be numbers between 0 and 1 that differ, such as [0.05, 0.5, 0.95]; got {quantiles!r}."
+        )
+    return found
+
+
+def filled_frame(
+    frame: nw.DataFrame, panel: Panel, names: tuple[str, ...], draw: Draw, *, partial: bool
+) -> Any:
+    """The frame with what was missing between complete rows (rows with a value, if `partial`) filled in, and the ends
+    of intervals beside."""
+    _require_apart([*frame.columns, *(name + ending for name in names for ending in ("_lo90", "_hi90"))])
     ends = {name: frame[name].cast(nw.Float64).to_numpy().astype(np.float64).copy() for name in names}
     low, high = ({name: ends[name].copy() for name in names} for _ in range(2))
     for i in range(len(panel)):
         x = panel.values[i]
-        whole = np.asarray(~np.isnan(x).any(axis=1))
-        if whole.sum() < 2:
+        ends_at = np.flatnonzero(panel.seen(i, partial=partial))
+        if len(ends_at) < 2:
             continue
-        inside = (np.arange(len(x)) > whole.argmax()) & (
-            np.arange(len(x)) < len(x) - 1 - whole[::-1].argmax()
-        )
-        rows = np.flatnonzero(~whole & inside)
+        inside = (np.arange(len(x)) >= ends_at[0]) & (np.arange(len(x)) <= ends_at[-1])
+        rows = np.flatnonzero(np.isnan(x).any(axis=1) & inside)
         if not len(rows):
             continue
         drawn = draw(i, panel.times[i][rows])
@@ -92,11 +119,15 @@ def filled_frame(frame: nw.DataFrame, panel: Panel, names: tuple[str, ...], draw
     return write_frame(made, frame)
 
 
-def between_frame(wanted, panel: Panel, names, columns, axis, frame: nw.DataFrame, draw: Draw) -> Any:
+def between_frame(
+    wanted, panel: Panel, names, columns, axis, frame: nw.DataFrame, draw: Draw, *, partial: bool
+) -> Any:
     """Medians and intervals at times within each series."""
+    made = [name + ending for name in names for ending in ("", "_lo90", "_hi90")]
+    _require_apart([column for column in (columns.id, columns.time) if column is not None] + made)
     ids, times, rows = [], [], []
     for i in range(len(panel)):
-        whole = panel.times[i][~np.isnan(panel.values[i]).any(axis=1)]
+        whole = panel.times[i][panel.seen(i, partial=partial)]
         at = wanted[(wanted >= whole[0]) & (wanted <= whole[-1])] if len(whole) > 1 else wanted[:0]
         if len(at):
             drawn = draw(i, at)

@@ -10,6 +10,8 @@ from .times import read_times
 
 # Times must not be so many that a slip of the pen fills the memory.
 MOST_TIMES = 100_000
+# Nor so late that a law is chained until nothing of what was learnt is left.
+MOST_HORIZONS = 1000
 # Of the usual gap: times as near as this are the same.
 SAME_TIME = 1e-6
 
@@ -30,6 +32,7 @@ def forecast_times(
                 f"`every` must go between once and {MOST_TIMES} times into `horizon`; "
                 f"{axis.show_length(step)} goes {number} times into {axis.show_length(span)}."
             )
+        _require_near(fitted, span, "horizon")
         return last[:, None] + step * np.arange(1, number + 1)
     if every is not None:
         raise ValueError("`every` goes with `horizon`; with `times` leave it out.")
@@ -41,7 +44,17 @@ def forecast_times(
             f"`times` must not lie before the last row of a series; series {ids[i]!r} ends at "
             f"{axis.show(last[i])} and the first is {axis.show(wanted[0])}: for times within a series use `impute`."
         )
+    _require_near(fitted, wanted[-1] - last.min(), "times")
     return np.tile(wanted, (len(last), 1))
+
+
+def _require_near(fitted: Fitted, ahead: float, name: str) -> None:
+    learnt = fitted.model.horizon
+    if ahead > MOST_HORIZONS * learnt:
+        raise ValueError(
+            f"`{name}` must reach no further than {MOST_HORIZONS} times the {fitted.axis.show_length(learnt)} that the "
+            f"model was fitted for; got {ahead / learnt:.3g} times: fit with a longer `horizon`."
+        )
 
 
 def known_ahead(fitted: Fitted, future: Any, ids: list[Any], at: np.ndarray) -> np.ndarray:

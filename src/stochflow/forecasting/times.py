@@ -15,6 +15,7 @@ UNITS = {
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0,
 }  # fmt: skip
 LENGTH = re.compile(r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)?\s*([A-Za-z]+)\s*")
+OFFSET = re.compile(r"(UTC)?[+-]\d{2}:?\d{2}")
 KINDS = ("datetime", "date", "duration", "integer", "float")
 # Counts of a second in each unit that narwhals counts in.
 PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3}
@@ -153,6 +154,14 @@ class TimeAxis:
         return np.format_float_positional(float(f"{counts[unit]:.3g}"), trim="-") + unit
 
 
+def is_zone(name: str) -> bool:
+    """Whether it is a time zone that this machine knows, or an offset from UTC."""
+    try:
+        return bool(OFFSET.fullmatch(name)) or zoneinfo.ZoneInfo(name) is not None
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+
+
 def _in_zone(moment: datetime.datetime, zone: str) -> datetime.datetime:
     """In this zone; a moment in a zone that this machine does not know stays as it is."""
     try:
@@ -169,14 +178,61 @@ def _why(series: nw.Series) -> str:
     return f"got {series.dtype}: convert it first."
 
 
+def as_moments(series: nw.Series, what: str) -> nw.Series:
+    """A column of text, or of dates as pandas holds them, as datetimes; any other as it is."""
+    if series.dtype == nw.String:
+        return parsed(series, what)
+    if series.dtype == nw.Object:
+        cells = series.to_list()
+        if cells and all(isinstance(cell, datetime.date) and cell == cell for cell in cells):
+            zones = {getattr(cell, "tzinfo", None) for cell in cells}
+            if len(zones) == 1:
+                return _moments(cells, series.implementation)
+    return series
+
+
 def parsed(series: nw.Series, what: str) -> nw.Series:
-    """Text as datetimes; `what` is its name in errors."""
+    """Text as datetimes; `what` is its name in errors. If offsets from UTC differ, as they do in summer, in UTC."""
     try:
         return series.str.to_datetime()
     except Exception as error:
-        raise ValueError(
-            f"{what} holds text that is no datetime, such as {series[0]!r}: convert it first."
-        ) from error
+        moments = _iso(series)
+        if moments is None:
+            row = _first_that_fails(series)
+            raise ValueError(
+                f"{what}, row {row}: {series[row]!r} is no datetime, or is not written as the rows before it are: "
+                "convert it first."
+            ) from error
+        zoned = [moment is None or moment.tzinfo is not None for moment in moments]
+        if not all(zoned):
+            raise ValueError(
+                f"{what} mixes time zones: some have one and others, such as {series[zoned.index(False)]!r}, do not; "
+                "give all of them one, such as UTC, first."
+            ) from error
+        naive = [None if m is None else m.astimezone(datetime.UTC).replace(tzinfo=None) for m in moments]
+        made = nw.new_series(series.name, naive, nw.Datetime("us"), backend=series.implementation)
+        return made.dt.replace_time_zone("UTC")
+
+
+def _iso(series: nw.Series) -> list[datetime.datetime | None] | None:
+    """Each cell read by itself as ISO 8601; `None` if one of them is something else."""
+    try:
+        return [None if text is None else datetime.datetime.fromisoformat(text) for text in series.to_list()]
+    except (TypeError, ValueError):
+        return None
+
+
+def _first_that_fails(series: nw.Series) -> int:
+    """The row up to which a column of text holds datetimes: if some rows do not, neither do more."""
+    good, bad = 0, len(series)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            series[:middle].str.to_datetime()
+            good = middle
+        except Exception:
+            bad = middle
+    return bad - 1
 
 
 def read_times(times: Any, axis: TimeAxis) -> np.ndarray:
@@ -187,8 +243,7 @@ def read_times(times: Any, axis: TimeAxis) -> np.ndarray:
         series = _as_series(times)
     if len(series) == 0:
         raise ValueError("`times` must hold at least one time; got none.")
-    if series.dtype == nw.String:
-        series = parsed(series, "`times`")
+    series = as_moments(series, "`times`")
     found = TimeAxis.of(series, "times")
     numbers = ("integer", "float")
     if found.kind != axis.kind and not (found.kind in numbers and axis.kind in numbers):
@@ -204,6 +259,10 @@ def read_times(times: Any, axis: TimeAxis) -> np.ndarray:
 def _as_series(times: Any) -> nw.Series:
     array = np.atleast_1d(np.asarray(times))
     backend = _a_backend()
+    # What is not equal to itself is NaN or pandas' NaT; NumPy's own is a datetime64.
+    missing = [moment is None or bool(moment != moment) for moment in array.ravel()]
+    if any(missing):
+        raise ValueError(f"`times` must not be missing; got {array.ravel()[missing.index(True)]!r}.")
     if array.dtype.kind in "US":
         # One by one: "2024-01-02" and "2024-01-02 12:00" are both datetimes, and may stand in one list.
         each = [parsed(nw.new_series("times", [str(text)], backend=backend), "`times`") for text in array]

@@ -11,6 +11,10 @@ from jaxtyping import Array, Float
 
 from ..laws import Support
 
+# Values may be up to so large, and move by no less than one over it.
+LARGEST = 1e30
+# Of its level, a column must move by more than this: in single precision, which holds a hundredth of it, and in double.
+FINEST, FINEST_DOUBLE = 1e-5, 1e-12
 # Of a series in the units of all: a standard deviation below this is none.
 STILL = 1e-6
 
@@ -28,30 +32,40 @@ class Units(eqx.Module):
     def values(self, x: np.ndarray) -> np.ndarray:
         return (on_line(self.support, x) - np.asarray(self.loc)) / np.asarray(self.scale)
 
-    def line(self, z: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        """One row of values, back on the line."""
-        return self.loc + self.scale * z
+    def restore(self, z: Float[np.ndarray, "*rows dim"]) -> Float[np.ndarray, "*rows dim"]:
+        """Values of the law in the user's units, in double precision: a level may be much larger than the moves."""
+        return off_line(
+            self.support, np.asarray(self.loc, np.float64) + np.asarray(self.scale, np.float64) * z
+        )
 
     def covariates(self, u: np.ndarray) -> np.ndarray:
         return (u - np.asarray(self.covariate_loc)) / np.asarray(self.covariate_scale)
 
 
 def on_line(support: Support, x: Float[np.ndarray, "rows dim"]) -> Float[np.ndarray, "rows dim"]:
-    """Rows of values on the line; a program for each power of two serves all lengths."""
+    """Rows of values on the line; a program for each power of two serves all lengths. A channel that may be anything
+    is left as it is, in double precision."""
+    x = np.asarray(x, np.float64)
     if support.is_everything or not len(x):
-        return np.asarray(x, np.float64)
+        return x
     padded = np.ones((1 << (len(x) - 1).bit_length(), x.shape[1])) * x[:1]
     padded[: len(x)] = x
     line = _to_line(support, jnp.asarray(padded, jnp.result_type(float)))
-    return np.asarray(line, np.float64)[: len(x)]
+    return np.where(_bent(support), np.asarray(line, np.float64)[: len(x)], x)
 
 
 def off_line(support: Support, y: Float[np.ndarray, "*rows dim"]) -> Float[np.ndarray, "*rows dim"]:
     """Draws on the line brought back to the support."""
+    y = np.asarray(y, np.float64)
     if support.is_everything:
-        return np.asarray(y)
-    flat = jnp.asarray(np.reshape(y, (-1, np.shape(y)[-1])), jnp.float32)
-    return np.asarray(_from_line(support, flat)).reshape(np.shape(y))
+        return y
+    flat = jnp.asarray(y.reshape(-1, y.shape[-1]), jnp.float32)
+    return np.where(_bent(support), np.asarray(_from_line(support, flat), np.float64).reshape(y.shape), y)
+
+
+def _bent(support: Support) -> np.ndarray:
+    """Which channels are not the same on the line."""
+    return np.array([np.isfinite(bound).any() for bound in support.bounds])
 
 
 @eqx.filter_jit
@@ -70,9 +84,12 @@ def own_units(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return z.mean(axis=0), np.where(spread > STILL, spread, 1.0)
 
 
-def make_support(x: np.ndarray, names: tuple[str, ...], intervals: list[Any]) -> Support:
+def make_support(
+    x: np.ndarray, names: tuple[str, ...], intervals: list[Any], *, finest: float = FINEST
+) -> Support:
     """The support of the values, all of which must lie within it. A half-line is a logarithm up to the furthest value
-    and a line beyond: what is rare is not blown up."""
+    and a line beyond: what is rare is not blown up. `finest`: of its level, a channel that may be anything must move
+    by more than this."""
     region = Support(intervals)
     reach = np.ones(len(names))
     check_support(x, names, region)
@@ -81,9 +98,26 @@ def make_support(x: np.ndarray, names: tuple[str, ...], intervals: list[Any]) ->
         if not len(seen) or np.ptp(seen) == 0:
             what = f"is constant ({seen[0]:g})" if len(seen) else "is never observed"
             raise ValueError(f"column {names[i]!r} {what}: it has no law to learn; drop it.")
+        unbounded = not (np.isfinite(low) or np.isfinite(high))
+        _require_holdable(seen, names[i], finest if unbounded else FINEST)
         if np.isfinite(low) != np.isfinite(high):
             reach[i] = (seen - low).max() if np.isfinite(low) else (high - seen).max()
     return Support(region.bounds, jnp.asarray(reach, jnp.float32))
+
+
+def _require_holdable(seen: np.ndarray, name: str, finest: float) -> None:
+    """Laws are computed in single precision: neither values nor what they move by may be lost in it."""
+    largest, moves = np.abs(seen).max(), np.ptp(seen)
+    if largest > LARGEST or moves < 1 / LARGEST:
+        raise ValueError(
+            f"column {name!r} has values up to {largest:.3g} that differ by {moves:.3g}, beyond single precision: "
+            "multiply it by a number that brings it nearer to 1."
+        )
+    if seen.std() < finest * np.abs(np.median(seen)):
+        raise ValueError(
+            f"column {name!r} moves by {seen.std():.3g} around {np.median(seen):.6g}, which is lost in rounding: "
+            "subtract a number near its level first."
+        )
 
 
 def check_support(x: np.ndarray, names: tuple[str, ...], support: Support) -> None:

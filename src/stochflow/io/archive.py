@@ -67,13 +67,17 @@ def write_archive(
             f"a model may have {MOST_MANIFEST} bytes of manifest and {MOST_WEIGHTS} of weights; got "
             f"{len(content)} and {len(weights)}."
         )
-    if folder:
-        _write_folder(path, content, weights)
-    elif path.is_dir():
+    if not folder and path.is_dir():
         raise ModelFileError(f"{os.fspath(path)!r} is a folder; give a file name, or `folder=True`.")
-    else:
-        local = [_local(MANIFEST, content), content, _local(WEIGHTS, weights), weights]
-        write_atomically(path, b"".join([*local, _directory(content, weights)]))
+    try:
+        if folder:
+            _write_folder(path, content, weights)
+        else:
+            local = [_local(MANIFEST, content), content, _local(WEIGHTS, weights), weights]
+            write_atomically(path, b"".join([*local, _directory(content, weights)]))
+    except OSError as error:  # of the kind that it is, but about the file that was asked for
+        reason = error.strerror if path.parent.is_dir() else "there is no such folder to write to"
+        raise type(error)(error.errno, f"{reason}; nothing was written", os.fspath(path)) from error
 
 
 def read_archive(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

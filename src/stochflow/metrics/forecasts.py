@@ -1,4 +1,5 @@
-"""Scores of many forecasts at once, each of them some draws or a normal law, against what came.
+"""Scores of many forecasts at once, each of them some draws or a normal law, against what came; where that is NaN,
+nothing was seen and nothing is scored.
 
 Host arrays in double precision, of any number of forecasts: nothing here is compiled for a shape, but the energy score.
 """
@@ -41,15 +42,16 @@ def crps_of_normal(mean: np.ndarray, std: np.ndarray, truth: np.ndarray) -> np.n
 def inside_central(draws: Draws, truth: Truth, level: float = LEVEL) -> Float[np.ndarray, "n dim"]:
     """One where the truth lies within the central interval of this probability, and zero elsewhere."""
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=1)
-    return ((truth >= low) & (truth <= high)).astype(float)
+    return np.where(np.isnan(truth), np.nan, (truth >= low) & (truth <= high))
 
 
 def mean_crps(draws: Draws, truth: Truth) -> float:
-    return float(crps_of_draws(draws, truth).mean())
+    return float(np.nanmean(crps_of_draws(draws, truth)))
 
 
 def mean_energy_score(draws: Draws, truth: Truth) -> float:
     """The CRPS of vectors."""
+    draws, truth = _whole(draws, truth)
     return float(np.mean(jax.lax.map(lambda each: energy_score(*each), (draws, truth.astype(draws.dtype)))))
 
 
@@ -57,6 +59,7 @@ def variogram_score(draws: Draws, truth: Truth) -> float:
     r"""$\sum_{ij} (|y_i - y_j|^p - E|X_i - X_j|^p)^2$ with $p = 1/2$: whether channels belong together."""
     if truth.shape[1] < 2:
         raise ValueError("the variogram score compares channels: there is only one.")
+    draws, truth = _whole(draws, truth)
     of_draws = (np.abs(draws[..., :, None] - draws[..., None, :]) ** ORDER).mean(axis=1)
     of_truth = np.abs(truth[:, :, None] - truth[:, None, :]) ** ORDER
     return float(np.square(of_truth - of_draws).sum(axis=(1, 2)).mean())
@@ -64,15 +67,23 @@ def variogram_score(draws: Draws, truth: Truth) -> float:
 
 def central_coverage(draws: Draws, truth: Truth) -> float:
     """The share within the central 90 %."""
-    return float(inside_central(draws, truth).mean())
+    return float(np.nanmean(inside_central(draws, truth)))
 
 
 def absolute_error(draws: Draws, truth: Truth) -> float:
-    return float(np.abs(np.median(draws, axis=1) - truth).mean())
+    return float(np.nanmean(np.abs(np.median(draws, axis=1) - truth)))
 
 
 def root_mean_square_error(draws: Draws, truth: Truth) -> float:
-    return float(np.sqrt(np.square(draws.mean(axis=1) - truth).mean()))
+    return float(np.sqrt(np.nanmean(np.square(draws.mean(axis=1) - truth))))
+
+
+def _whole(draws: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The forecasts of complete rows, for scores that compare channels."""
+    whole = ~np.isnan(truth).any(axis=1)
+    if not whole.any():
+        raise ValueError("this score compares channels, and no row has all of them: choose another `metric`.")
+    return draws[whole], truth[whole]
 
 
 # What a forecast may be scored by, under the names that users know.
