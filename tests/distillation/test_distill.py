@@ -70,6 +70,7 @@ def test_starts_for_training_crowd_at_the_faces_of_a_box():
     assert abs((crowded < 0.1).mean() - np.arccos(0.8) / np.pi) < 0.002
 
 
+@pytest.mark.slow
 def test_triangular_splines_learn_skew(getkey):
     config = dataclasses.replace(TINY, coupling="triangular", bins=4)
     system, exact = sde.geometric_brownian_motion([0.1], [0.5]), GeometricBrownianMotion([0.1], [0.5])

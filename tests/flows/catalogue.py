@@ -73,11 +73,16 @@ FLOWS = {
     "3 dims, lenses": _model(StochasticFlow, 3, lenses=4, octaves=1),
     "2 dims, four splines": _model(StochasticFlow, 2, coupling="spline", spline_layers=4, layers=1),
     "1 dim, triangular": _model(StochasticFlow, 1, coupling="triangular", layers=0),
-    "3 dims, triangular, correlated, tails, covariates": _model(
-        StochasticFlow, 3, coupling="triangular", bins=5, layers=1, correlated=True, tails=True, cond_dim=2
-    ),
-    "3 dims, triangular, another order": _model(
-        StochasticFlow, 3, coupling="triangular", layers=0, correlated=True, order=(2, 0, 1)
+    "3 dims, triangular, another order, tails, covariates": _model(
+        StochasticFlow,
+        3,
+        coupling="triangular",
+        bins=5,
+        layers=0,
+        correlated=True,
+        order=(2, 0, 1),
+        tails=True,
+        cond_dim=2,
     ),
     "1 dim, local": _local(1),
     "2 dims, local, corrected": _local(2, corrected=True),

@@ -48,7 +48,14 @@ def examples() -> dict[str, Example]:
             ([-0.2, 0.005], [0.2, 0.15]),
             1.0,
             DistillConfig(
-                dt=1 / 512, layers=0, coupling="triangular", batch_size=2048, paths=131_072, patience=None
+                dt=1 / 512,
+                layers=0,
+                coupling="triangular",
+                batch_size=2560,
+                paths=131_072,
+                onward=0.125,
+                start_fraction=0.75,
+                patience=None,
             ),
             ("real", "positive"),
             samples=262_144,
