@@ -72,7 +72,6 @@ FLOWS = {
     "2 dims, scales, linear": _model(StochasticFlow, 2, scales=(0.1, 1.0), depth=0, layers=0),
     "3 dims, lenses": _model(StochasticFlow, 3, lenses=4, octaves=1),
     "2 dims, four splines": _model(StochasticFlow, 2, coupling="spline", spline_layers=4, layers=1),
-    "1 dim, triangular": _model(StochasticFlow, 1, coupling="triangular", layers=0),
     "3 dims, triangular, another order, tails, covariates": _model(
         StochasticFlow,
         3,

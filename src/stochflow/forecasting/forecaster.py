@@ -200,7 +200,7 @@ class Forecaster:
         paths: bool = False,
         random_state: Seed = None,
     ) -> Any:
-        """Forecasts of each series after its last row, as a data frame of the kind that was fitted.
+        """Forecasts of each series after its last complete row, as a data frame of the kind that was fitted.
 
         **Arguments:**
 
