@@ -15,6 +15,7 @@ from ..data import Trajectories
 from ..inference import impute_latent
 from ..latent import ObservedFlow, Series, latent_flow
 from ..laws import Support
+from ..laws.transformed import within
 from ..training import LatentConfig, fit_latent
 from .draws import at_times, gaps_to, in_chunks, most_steps
 from .frames import Panel
@@ -148,17 +149,8 @@ def _draw(model, starts, keys, samples, steps, joint):
 
 def _line(support: Support, values: np.ndarray) -> np.ndarray:
     """Values on the line, NaN where there is none."""
-    filled = np.where(np.isnan(values), [_inside(*bound) for bound in support.bounds], values)
+    filled = np.where(np.isnan(values), [within(*bound) for bound in support.bounds], values)
     return np.where(np.isnan(values), np.nan, on_line(support, filled))
-
-
-def _inside(low: float, high: float) -> float:
-    """A point of an interval, to stand where nothing was observed."""
-    if np.isfinite(low) and np.isfinite(high):
-        return (low + high) / 2
-    if np.isfinite(low):
-        return low + 1
-    return high - 1 if np.isfinite(high) else 0.0
 
 
 def fit_latent_model(

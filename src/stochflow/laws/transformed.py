@@ -56,7 +56,7 @@ class Support(eqx.Module):
         return jnp.stack([_fold(x[i], *bound) for i, bound in enumerate(self.bounds)])
 
     def to_line(self, x: Float[Array, " dim"]) -> Float[Array, " dim"]:
-        return self._each(lambda x, *about: (_to_line(x, *about),), x, _within)[0]
+        return self._each(lambda x, *about: (_to_line(x, *about),), x, within)[0]
 
     def from_line(self, y: Float[Array, " dim"]) -> tuple[Float[Array, " dim"], Scalar]:
         """The point of the support and the log-determinant of the map, $\\log|dx/dy|$."""
@@ -147,7 +147,7 @@ def _bounds(interval: Interval) -> tuple[float, float]:
     return low, high
 
 
-def _within(low: float, high: float) -> float:
+def within(low: float, high: float) -> float:
     """A point of an interval."""
     if math.isfinite(low) and math.isfinite(high):
         return (low + high) / 2
