@@ -13,7 +13,7 @@ import stochflow
 from stochflow import SDE, DistillConfig, distill, sde
 from stochflow.distillation.pool import Units
 from stochflow.distillation.probe import choose_solver, choose_steps, find_symmetries
-from stochflow.distillation.starts import Box
+from stochflow.distillation.starts import ROOM, make_starts
 from stochflow.laws import GeometricBrownianMotion, OrnsteinUhlenbeck, Support
 from stochflow.sde import EulerMaruyama
 from stochflow.training import CheckpointError
@@ -63,11 +63,23 @@ def test_a_path_comes_with_its_mirror_image_over_the_same_gap(distilled):
     assert not jnp.allclose(one.x_t, other.x_t, atol=1e-2)
 
 
-def test_starts_for_training_crowd_at_the_faces_of_a_box():
-    box = Box(jnp.zeros(1), jnp.ones(1))
+def test_starts_for_training_crowd_at_the_faces_of_a_box_and_go_beyond_it():
+    box = make_starts(([0.0], [1.0]), 1, Support(["real"]), key=jr.key(0))
     even, crowded = (np.asarray(box.draw(2000, edges=edges, key=jr.key(0)))[:, 0] for edges in (False, True))
     assert abs((even < 0.1).mean() - 0.1) < 0.002  # spread evenly, not drawn
-    assert abs((crowded < 0.1).mean() - np.arccos(0.8) / np.pi) < 0.002
+    assert even.min() > 0
+    assert even.max() < 1
+    share = (crowded + ROOM) / (1 + 2 * ROOM)
+    assert abs((share < 0.1).mean() - np.arccos(0.8) / np.pi) < 0.002
+
+
+def test_starts_beyond_a_box_stay_within_the_support():
+    box = make_starts(([0.1, 0.0], [1.0, 4.0]), 2, Support(["positive", (0.0, 4.1)]), key=jr.key(0))
+    x = np.asarray(box.draw(2000, edges=True, key=jr.key(0)))
+    assert x[:, 0].min() >= 0.05
+    assert x[:, 0].max() > 1.1
+    assert x[:, 1].min() >= 0
+    assert 4 < x[:, 1].max() <= 4.05
 
 
 @pytest.mark.slow

@@ -57,6 +57,18 @@ def test_simple_scores():
     assert FORECAST_SCORES["coverage"](draws, truth) == 0.5
 
 
+def test_the_distance_of_a_pit_from_uniform_tells_a_law_that_is_too_narrow():
+    rng = np.random.default_rng(0)
+    truth, draws = rng.normal(size=(2000, 2)), rng.normal(size=(2000, 99, 2))
+    score = FORECAST_SCORES["pit"]
+    critical = 1.63 / np.sqrt(2000)  # the 1 % point of the Kolmogorov–Smirnov statistic
+    assert score(draws, truth) < critical + 0.01  # the places are multiples of a hundredth
+    # Of a law half as wide: sup |Φ(2x) - Φ(x)| = 0.1613 at x = sqrt(2 log(2) / 3).
+    assert score(0.5 * draws, truth) == pytest.approx(0.161, abs=0.03)
+    truth[:, 0] = np.nan
+    assert score(draws, truth) == score(draws[..., 1:], truth[:, 1:])
+
+
 def test_what_was_not_seen_is_not_scored():
     truth = TRUTH.copy()
     truth[1:, 0] = np.nan
@@ -153,6 +165,11 @@ def test_a_back_test_stands_beside_simple_laws():
 def test_a_back_test_that_cannot_be_says_so(ask, words):
     with pytest.raises(ValueError, match=words):
         Forecaster().backtest(ou_frame(20), **ask)
+
+
+def test_a_column_that_a_back_test_does_not_know_is_named():
+    with pytest.raises(TypeError, match=r"backtest\(\) has no argument 'target'; .* id, time, values"):
+        Forecaster().backtest(ou_frame(20), gaps=[1.0], target="y")
 
 
 def test_forecasts_can_start_and_end_among_some_rows_only():

@@ -176,7 +176,7 @@ DAMAGED = {
     "a scale of zero": lambda m, t: t.update({"units.scale": 0 * t["units.scale"]}),
     "a last time that is none": lambda m, t: t.update({"past.last": t["past.last"][:-1]}),
     "a memory of another shape": lambda m, t: t.update({"past.memory.means": t["past.memory.x"]}),
-    "a width that is negative": lambda m, t: t.update({"past.wider": -t["past.wider"]}),
+    "widths at another number of gaps": lambda m, t: t.update({"past.wider": np.ones((3, 9, 1))}),
     "a memory that is missing": lambda m, t: t.pop("past.memory.size"),
     "ids that are no JSON": lambda m, t: t.update({"past.ids": as_ids("[1, ")}),
     "ids in a deep nest": lambda m, t: t.update({"past.ids": as_ids("[" * 50_000)}),

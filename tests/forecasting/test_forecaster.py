@@ -231,6 +231,13 @@ def test_at_the_last_time_the_value_is_the_last(quick):
     assert np.allclose(said[["price", "x"]], one[["price", "x"]].iloc[-1].to_numpy()[None], rtol=1e-5)
 
 
+@pytest.mark.parametrize("paths", [-1, 1.5, "three"])
+@pytest.mark.usefixtures("as_users_have_it")
+def test_a_plot_of_so_many_paths_cannot_be(quick, paths):
+    with pytest.raises(ValueError, match="`paths` must be an integer of at least 0"):
+        quick.plot(paths=paths)
+
+
 def test_paths_go_on_beyond_the_horizon(quick):
     long = {"horizon": "40d", "every": "10d", "samples": 6}
     for paths in (False, True):

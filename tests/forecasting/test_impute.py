@@ -116,7 +116,7 @@ def _density(model, panels, x, at):
             name: np.concatenate([getattr(p, name) for p in pasts])
             for name in ("last", "known", "centre", "spread")
         },
-        wider=np.ones((len(x), 1)),  # between two rows the law is taken as it is
+        wider=np.ones((len(x), *pasts[0].wider.shape[1:])),  # between two rows the law is taken as it is
         ids=[],
     )
     times = np.full(len(x), at)

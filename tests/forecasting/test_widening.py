@@ -1,4 +1,4 @@
-"""A law that has been too narrow, or too wide, for the last rows of a series is widened, or narrowed, for the next."""
+"""A law that has been too narrow, or too wide, for the last stretches of a series is widened, or narrowed."""
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -9,6 +9,7 @@ import pytest
 from stochflow.flows import Correction
 from stochflow.forecasting.backtest import Origins, truncated
 from stochflow.forecasting.direct import DirectModel
+from stochflow.forecasting.recent import Read, _stretches
 
 from .worlds import quick_fit
 
@@ -25,12 +26,17 @@ def forecaster():
     return quick_fit(random_walk(0), time="ds", values="y")
 
 
+# Of a horizon: the gap between two rows, and one of a few.
+def knots(model) -> np.ndarray:
+    return np.array([model.history.gap, 4 * model.history.gap])
+
+
 def with_spread(model, spread) -> DirectModel:
     """The model, its law's noise so many times as wide as it is, at every gap."""
     table = lambda value: jnp.full((2, 1), value, jnp.float32)
     one = jnp.ones(1, jnp.float32)
     correction = Correction(
-        jnp.log(jnp.array([1e-3, 1.0], jnp.float32)),
+        jnp.asarray(np.log(knots(model)), jnp.float32),
         *map(table, (0.0, 0.0, spread, 1.0)),
         rate=0 * one,
         level=0 * one,
@@ -58,7 +64,7 @@ def share_outside(model, panel, past, rows):
 def unit(forecaster):
     """What makes the law, which has learnt nothing, about right: found by trying."""
     plain, panel = forecaster._fitted().model, forecaster._panel(random_walk(1))
-    off = lambda unit: abs(float(with_spread(plain, unit).past(panel).wider[0, 0]) - 1)
+    off = lambda unit: abs(float(with_spread(plain, unit).past(panel).wider[0, 0, 0]) - 1)
     return min(np.geomspace(0.3, 3, 13), key=off)
 
 
@@ -73,15 +79,36 @@ def test_intervals_come_nearer_to_holding_nine_tenths(forecaster, unit, times):
     after = share_outside(model, panel, past, rows)
     assert abs(after - 0.1) < abs(before - 0.1) + 0.02
     if times < 1:
-        assert (past.wider > 1.2).all()
+        assert (past.wider > 1.2).all()  # at both gaps
         assert abs(after - 0.1) < 0.7 * abs(before - 0.1)
     if times > 1:
         assert (past.wider < 0.85).all()
 
 
-def test_of_few_rows_nothing_is_concluded(forecaster):
+def test_of_few_rows_little_is_concluded(forecaster):
     model = with_spread(forecaster._fitted().model, 0.2)
-    panel = forecaster._panel(random_walk(1).head(2))
-    assert abs(float(model.past(panel).wider[0, 0]) - 1) < 0.05
-    one = forecaster._panel(random_walk(1).head(1))
-    assert float(model.past(one).wider[0, 0]) == pytest.approx(1.0, abs=1e-3)  # 1.645 is rounded
+    wider = lambda rows: model.past(forecaster._panel(random_walk(1).head(rows))).wider[0, :, 0]
+    assert (wider(1) == 1).all()
+    two = wider(2)
+    assert 1 / 1.1 < two[0] < 1.1  # one stretch of one row
+    assert two[1] == 1  # none of four
+    assert wider(200)[0] > 2 > wider(10)[0]
+
+
+def test_each_gap_is_widened_by_its_own_stretches(forecaster):
+    """A walk that turns back at each step: over a row it moves as a walk does, over four it stays where it is."""
+    model = with_spread(forecaster._fitted().model, 1.0)
+    rng = np.random.default_rng(3)
+    step = np.abs(rng.normal(size=ROWS)) * (-1.0) ** np.arange(ROWS)
+    frames = {"walk": random_walk(3), "back": pd.DataFrame({"ds": np.arange(ROWS), "y": np.cumsum(step)})}
+    walk, back = (model.past(forecaster._panel(frames[name])).wider[0, :, 0] for name in ("walk", "back"))
+    assert back[1] / back[0] < 0.75 * walk[1] / walk[0]
+
+
+def test_stretches_are_those_of_about_the_gap_and_each_is_looked_at_once():
+    times = np.array([0.0, 1.0, 2.0, 3.0, 10.0, 11.0, 12.5, 13.0], np.float32)
+    nothing = jnp.zeros((8, 0))
+    rows = Read(jnp.zeros((8, 1)), jnp.asarray(times), jnp.asarray(7), nothing, nothing)
+    start, end, real = map(np.asarray, _stretches(rows, jnp.float32(1.0)))
+    # From 12.5 the next row is half a gap away; from 3.0 it is seven of them.
+    assert list(zip(times[start[real]], times[end[real]], strict=True)) == [(10, 11), (2, 3), (1, 2), (0, 1)]

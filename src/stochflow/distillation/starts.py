@@ -14,17 +14,21 @@ from ..laws import Support
 Starts = tuple[ArrayLike | list, ArrayLike | list] | ArrayLike | Callable
 # Of a law given as a function: enough to meet a mistake that is not rare, few enough to cost nothing.
 TRIED = 256
+# Paths start beyond the faces of a box too, by this share of its width: a face is then no end of what is learnt.
+ROOM = 0.125
 
 
 class Box(eqx.Module):
     """Uniform between two corners; each coordinate is spread evenly (a Latin hypercube).
 
-    With `edges` the density is that of Chebyshev's nodes, higher towards the faces: a fit has neighbours on one side
-    only there, and is at its worst.
+    With `edges`, for what a fit is to learn from: between the outer corners, and with the density of Chebyshev's nodes,
+    higher towards the faces. A fit has neighbours on one side only there, and is at its worst.
     """
 
     low: Float[Array, " dim"]
     high: Float[Array, " dim"]
+    outer_low: Float[Array, " dim"]
+    outer_high: Float[Array, " dim"]
 
     @eqx.filter_jit
     def draw(self, number: int, *, edges: bool = False, key: PRNGKeyArray) -> Float[Array, "number dim"]:
@@ -35,7 +39,8 @@ class Box(eqx.Module):
         )
         share = (cell + jr.uniform(place_key, shape, self.low.dtype)) / number
         share = (1 - jnp.cos(jnp.pi * share)) / 2 if edges else share
-        return self.low[None] + share * (self.high - self.low)[None]
+        low, high = (self.outer_low, self.outer_high) if edges else (self.low, self.high)
+        return low[None] + share * (high - low)[None]
 
 
 class States(eqx.Module):
@@ -97,7 +102,14 @@ def _box(corners, dim, support):
             raise ValueError(
                 f"`starts` must lie within `support`; got [{a:g}, {b:g}] for ({lowest:g}, {highest:g})."
             )
-    return Box(*(jnp.asarray(corner, jnp.result_type(float)) for corner in (low, high)))
+    bounds = np.array(support.bounds)
+    room = ROOM * (high - low)
+    # Halfway to a bound at most: what lies on it is often where the SDE ends.
+    outer_low = low - np.minimum(room, (low - bounds[:, 0]) / 2)
+    outer_high = high + np.minimum(room, (bounds[:, 1] - high) / 2)
+    return Box(
+        *(jnp.asarray(corner, jnp.result_type(float)) for corner in (low, high, outer_low, outer_high))
+    )
 
 
 def _require_inside(states, support):

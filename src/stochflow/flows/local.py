@@ -18,8 +18,6 @@ from .stack import Base
 KNOTS = 6
 # The 95 % quantile of a normal law.
 NORMAL_95 = 1.645
-# Usual gaps after which what a series has shown of late to be too narrow or too wide counts half.
-FADES = 8.0
 # Of the Gaussian's standard deviation: noise is not taken to be narrower.
 NARROWEST = 0.05
 
@@ -31,7 +29,8 @@ class Correction(eqx.Module):
     `trust`, and $b$ the `pull` of an Ornstein–Uhlenbeck process (`rate`, `level`); its standard deviation is
     multiplied by `spread`. Of the result, $s$, a `share` is the flow's: where a gap is so long that there are few
     stretches of it, the standard deviation becomes $s^w s_0^{1-w}$, with $s_0$ such that the central 90 % are as wide
-    as those of the process (`noise` a unit of time). All tables are piecewise linear in the logarithm of the gap,
+    as those of the process (`noise` a unit of time). What a series has done of late may say more: the noise is
+    `recent` times as wide again, if that is given. All tables are piecewise linear in the logarithm of the gap,
     constant beyond `log_gaps`.
     """
 
@@ -43,6 +42,7 @@ class Correction(eqx.Module):
     rate: Float[Array, " dim"]
     level: Float[Array, " dim"]
     noise: Float[Array, " dim"]
+    recent: Float[Array, "knots dim"] | None = None
 
     def apply(
         self,
@@ -65,7 +65,8 @@ class Correction(eqx.Module):
         mean = trust * base.mean + pull * back.astype(dt.dtype)
         variance = jnp.square(self.noise) * dt * relative_expm1(-2 * self.rate * dt)
         simple = base.std / width_of(base) * jnp.sqrt(variance).astype(dt.dtype) / size
-        return base._replace(mean=mean, std=(spread * base.std) ** share * simple ** (1 - share))
+        std = (spread * base.std) ** share * simple ** (1 - share)
+        return base._replace(mean=mean, std=std if self.recent is None else std * read(self.recent))
 
 
 class LocalFlow(AbstractTransition):
@@ -124,15 +125,12 @@ class LocalFlow(AbstractTransition):
         """The same law with another correction."""
         return eqx.tree_at(lambda flow: flow.correction, self, correction, is_leaf=lambda leaf: leaf is None)
 
-    def widened(self, by: Float[Array, " dim"], usual_gap: float) -> "LocalFlow":
-        """The same law with the noise of each channel so many times as wide at short gaps, and less so at longer ones:
-        at `FADES` usual gaps half as much, in logarithms. Only a law with a correction has a spread to widen."""
+    def widened(self, by: Float[Array, "knots dim"]) -> "LocalFlow":
+        """The same law with the noise of each channel so many times as wide at each gap of its correction. A law
+        without one is taken as it is."""
         if self.correction is None:
             return self
-        knots = self.correction.log_gaps
-        share = 1 / (1 + jnp.exp(knots) / (FADES * usual_gap))
-        spread = self.correction.spread * by[None] ** share[:, None]
-        return eqx.tree_at(lambda flow: flow.correction.spread, self, spread)
+        return eqx.tree_at(lambda flow: flow.correction.recent, self, by, is_leaf=lambda leaf: leaf is None)
 
     def log_size(self, log_size: Float[Array, " dim"], dt: Scalar) -> Float[Array, " dim"]:
         r"""$\log\sigma_{\Delta t}$ from $\log\sigma_0$."""

@@ -10,11 +10,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.scipy.special import ndtri
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from ..flows import LocalFlow
-from ..flows.local import NORMAL_95
 from ..laws import Support
 from .between import Rows, between
 from .draws import at_times, gaps_to, in_chunks, most_steps
@@ -22,22 +20,21 @@ from .frames import Panel
 from .history import History, Memory, padded, padded_length
 from .learn import Check, LearnConfig, Piece, learn
 from .model import AbstractModel
+from .recent import Read, recent_width
 from .units import FINEST_DOUBLE, STILL, Units, keys_of, make_support, mark_of, on_line, own_units
 
-# Rows of the past that are read at the most: what lies before them has faded from every memory.
-PAST = 1024
-# Series whose past is read by one call.
-READ_AT_ONCE = 256
-# Of the last so many rows it is asked how many lay outside the central 90 % of what the row before made of them; that a
-# tenth did is believed beforehand as firmly as so many rows would say it.
-RECENT, BELIEF, LEVEL = 256, 100.0, 0.9
+# Rows of the past that are read at the most: what lies before them has faded from every memory, and says little of
+# how wide the next moves are.
+PAST = 8192
+# Series whose past is read by one call, and rows of all of them.
+READ_AT_ONCE, ROWS_AT_ONCE = 256, 1 << 19
 # The horizon, if none is given, is this share of all the time that was observed: that many stretches tell of it.
 HORIZON_SHARE = 20
 
 
 class DirectPast(NamedTuple):
     """What a forecast starts from, for each of several series: memory, last time, covariates but those ahead, its own
-    units, and how much wider than the law says its moves have been of late."""
+    units, and how much wider than the law says its moves have been of late at each gap of its correction."""
 
     memory: Memory
     last: Float[np.ndarray, " series"]
@@ -45,7 +42,7 @@ class DirectPast(NamedTuple):
     ids: list[Any]
     centre: Float[np.ndarray, "series dim"]
     spread: Float[np.ndarray, "series dim"]
-    wider: Float[np.ndarray, "series dim"]
+    wider: Float[np.ndarray, "series knots dim"]
 
 
 class DirectModel(AbstractModel):
@@ -171,9 +168,10 @@ def _read_rows(model: DirectModel, rows: list[tuple[np.ndarray, np.ndarray, np.n
     found: list[Any] = [None] * len(rows)
     for length in sorted(set(lengths)):
         group = [i for i, n in enumerate(lengths) if n == length]
-        for first in range(0, len(group), READ_AT_ONCE):
-            part = group[first : first + READ_AT_ONCE]
-            filled = (part + [part[-1]] * READ_AT_ONCE)[: 1 << (len(part) - 1).bit_length()]
+        at_once = max(1, min(READ_AT_ONCE, ROWS_AT_ONCE // length))
+        for first in range(0, len(group), at_once):
+            part = group[first : first + at_once]
+            filled = (part + [part[-1]] * at_once)[: 1 << (len(part) - 1).bit_length()]
             arrays = [(*padded(t, x), _as_long(u, length)) for t, x, u in (rows[i] for i in filled)]
             read = _last(model, *(np.stack(each) for each in zip(*arrays, strict=True)))
             read = jax.tree.map(np.asarray, read)
@@ -190,27 +188,10 @@ def _as_long(u: np.ndarray, length: int) -> np.ndarray:
 def _last(model, values, gaps, keep, covariates):
     def one(values, gaps, keep, covariates):
         memory, _, seen = model.history.scan(values, gaps, keep)
-        return memory, _wider(model, values, gaps, keep, seen, covariates)
+        rows = Read(values, jnp.cumsum(gaps), keep.sum() - 1, seen, covariates)
+        return memory, recent_width(model.law, rows, model.ahead)
 
     return jax.vmap(one)(values, gaps, keep, covariates)
-
-
-def _wider(model, values, gaps, keep, seen, covariates) -> Float[Array, " dim"]:
-    """How many times as wide the central 90 % of each channel should have been to hold 90 % of the last rows, each
-    forecast from the row before: 1, if nothing speaks against it."""
-    rows = min(RECENT, len(values) - 1)
-    first = jnp.clip(keep.sum() - 1 - rows, 0, len(values) - 1 - rows)
-    cut = lambda array, later: jax.lax.dynamic_slice_in_dim(array, first + later, rows)
-    ahead = cut(covariates, 1)[:, covariates.shape[1] - model.ahead :]
-    known = cut(covariates, 0)[:, : covariates.shape[1] - model.ahead]
-    u = jnp.concatenate([cut(seen, 0), known, ahead], axis=1)
-    gap = cut(gaps, 1)
-    real = cut(keep, 1) & (gap > 0)
-    read = lambda x_t, x_s, gap, u: model.law.noise_and_log_prob(x_t, x_s, jnp.zeros_like(gap), gap, u)[0]
-    noise = jax.vmap(read)(cut(values, 1), cut(values, 0), jnp.where(real, gap, 1.0), u)
-    outside = jnp.where(real[:, None], jnp.abs(noise) > NORMAL_95, False).sum(axis=0)
-    share = (outside + (1 - LEVEL) * BELIEF) / (real.sum() + BELIEF)
-    return NORMAL_95 / ndtri(1 - share / 2)
 
 
 def _condition(model, memory, known, ahead):
@@ -221,7 +202,7 @@ def _condition(model, memory, known, ahead):
 def _draw(model, starts, keys, samples, steps, joint):
     def series(start, key):
         memory, known, wider, gaps, ahead = start
-        law = model.law.widened(wider, model.history.gap)
+        law = model.law.widened(wider)
 
         def make_step(ahead):
             def step(memory, gap, key):
@@ -243,7 +224,7 @@ def _log_prob(model, memory, known, spread, wider, gaps, ahead, line, z):
         _, log_slope = model.support.from_line(line)
         volume = jnp.log(model.units.scale * spread).sum() + log_slope
         u = _condition(model, memory, known, ahead)
-        law = model.law.widened(wider, model.history.gap)
+        law = model.law.widened(wider)
         return law.log_prob(z, memory.x, jnp.zeros(()), gap, u) - volume
 
     return jax.vmap(one)(memory, known, spread, wider, gaps, ahead, line, z)

@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ..flows import LocalFlow
 from ..io import ModelFileError, pack, read_archive, unpack, write_archive
 from .direct import DirectModel, DirectPast
 from .forecaster import Forecaster, NotFittedError
@@ -165,16 +166,22 @@ def _direct(manifest, tensors, parts, ids) -> tuple[DirectModel, DirectPast]:
     memory: Any = Memory(**{name: wide(f"past.memory.{name}") for name in Memory._fields})  # type: ignore[arg-type]
     spread = wide("past.spread")
     # Files of before did not have it.
-    wider = wide("past.wider") if "past.wider" in tensors else np.ones_like(spread)
+    ones = np.ones((len(ids), _knots(law), law.dim))
+    wider = wide("past.wider") if "past.wider" in tensors else ones
     past = DirectPast(memory, wide("past.last"), wide("past.known"), ids, wide("past.centre"), spread, wider)
     model = DirectModel(law, history, units, ahead=ahead, own_scale=bool(manifest["own_scale"]))
     _check_shapes(model, past)
     return model, past
 
 
+def _knots(law: LocalFlow) -> int:
+    return 0 if law.correction is None else law.correction.log_gaps.shape[0]
+
+
 def _check_shapes(model: DirectModel, past: DirectPast) -> None:
     dim, series = model.law.dim, len(past.ids)
     covariates = model.units.covariate_loc.shape[0]
+    knots = _knots(model.law)
     if model.history.size + covariates != model.law.cond_dim or model.history.dim != dim:
         raise ValueError("the history does not go with the law")
     wanted = {
@@ -186,7 +193,7 @@ def _check_shapes(model: DirectModel, past: DirectPast) -> None:
         "known": (past.known, (series, covariates - model.ahead)),
         "centre": (past.centre, (series, dim)),
         "spread": (past.spread, (series, dim)),
-        "wider": (past.wider, (series, dim)),
+        "wider": (past.wider, (series, knots, dim)),
         "x": (past.memory.x, (series, dim)),
         "size": (past.memory.size, (series, dim)),
         "means": (past.memory.means, (series, len(HALF_LIVES), dim)),

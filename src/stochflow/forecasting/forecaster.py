@@ -302,7 +302,8 @@ class Forecaster:
         """A score of forecasts of the rows of `df`, each from the rows before it; the mean over rows and channels.
 
         - `metric`: `"crps"`, `"energy"`, `"variogram"`, `"log"` (minus the log-density, of a flow), `"mae"` and
-            `"rmse"` of the median and mean: lower is better; `"coverage"`: the share within the central 90 %.
+            `"rmse"` of the median and mean: lower is better; `"coverage"`: the share within the central 90 %; `"pit"`:
+            how far from uniform the places of what came among the draws are (Kolmogorov and Smirnov), 0 at best.
         - `gap`: how far ahead, such as `"7d"`; to the next row by default.
         """
         fitted, panel = self._fitted(), self._panel(df)
@@ -333,6 +334,7 @@ class Forecaster:
         other on the same forecasts. This forecaster itself is left as it is.
         """
         check_backtest(gaps, folds, start, origins)
+        _require_columns(columns)
         config, seed, samples = self._config(), _seed(random_state, self), _count(samples, least=2)
         table = _read_table(df, **columns)
         panel, _, axis, names, _ = table
@@ -357,16 +359,35 @@ class Forecaster:
         return score_frame(scores, as_frame(df))
 
     def plot(
-        self, df: Any = None, *, horizon: Any = None, every: Any = None, series: Any = None, **options: Any
+        self,
+        df: Any = None,
+        *,
+        horizon: Any = None,
+        every: Any = None,
+        series: Any = None,
+        future: Any = None,
+        paths: int = 0,
+        axes: Any = None,
+        random_state: Seed = None,
     ) -> Any:
         """A fan chart of the forecast of one series behind its last rows; returns the axes. Needs the extra `plots`.
 
-        The first series, unless `series` says which, up to the model's horizon, unless `horizon` does. `options`:
-        `future` as for `predict`, `paths` (so many whole paths on top), `axes` to draw on, `random_state`.
+        The first series, unless `series` says which, up to the model's horizon, unless `horizon` does. `future` as for
+        `predict`; `paths` draws so many whole paths on top of the fan; `axes` are those to draw on.
         """
         from .pictures import plot_forecast
 
-        return plot_forecast(self, df, horizon=horizon, every=every, series=series, **options)
+        return plot_forecast(
+            self,
+            df,
+            horizon=horizon,
+            every=every,
+            series=series,
+            future=future,
+            paths=_count(paths, least=0, name="paths"),
+            axes=axes,
+            random_state=random_state,
+        )
 
     # --- files -------------------------------------------------------------------------------------------------
 
@@ -394,15 +415,24 @@ def _read_table(df: Any, *, fitted: Fitted | None = None, **columns: Any) -> Tab
     return Table(panel, found, axis, names, str(frame.implementation))
 
 
+def _require_columns(given: dict[str, Any]) -> None:
+    known = [name for name in inspect.signature(find_columns).parameters if name != "frame"]
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"backtest() has no argument {name!r}; those that name columns are {', '.join(known)}."
+            )
+
+
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _count(samples: Any, least: int = 1) -> int:
-    if not _is_integer(samples) or samples < least:
+def _count(number: Any, least: int = 1, name: str = "samples") -> int:
+    if not _is_integer(number) or number < least:
         what = "a positive integer" if least == 1 else f"an integer of at least {least}"
-        raise ValueError(f"`samples` must be {what}; got {samples!r}.")
-    return int(samples)
+        raise ValueError(f"`{name}` must be {what}; got {number!r}.")
+    return int(number)
 
 
 def _seed(random_state: Seed, forecaster: Forecaster) -> int:

@@ -20,7 +20,7 @@ def plot_forecast(
     future: Any = None,
     paths: int = 0,
     axes: Any = None,
-    random_state: int | None = None,
+    random_state: Any = None,
 ) -> Any:
     """The fan chart of one series; `future` as for `predict`, and `paths` draws whole paths on top of it."""
     from ..plots import fan_after

@@ -70,6 +70,20 @@ def central_coverage(draws: Draws, truth: Truth) -> float:
     return float(np.nanmean(inside_central(draws, truth)))
 
 
+def pit_distance(draws: Draws, truth: Truth) -> float:
+    """The Kolmogorov–Smirnov distance to the uniform law of where the truth lies among the draws, the mean over
+    channels: 0 if forecasts are calibrated. So many forecasts `n` of a calibrated law have about `0.87 / sqrt(n)`."""
+    rank = (draws < truth[:, None]).sum(axis=1) + 0.5 * (draws == truth[:, None]).sum(axis=1) + 0.5
+    share = np.where(np.isnan(truth), np.nan, rank / (draws.shape[1] + 1))
+    columns = [np.sort(column[~np.isnan(column)]) for column in share.T]
+    return float(np.mean([_from_uniform(column) for column in columns if len(column)]))
+
+
+def _from_uniform(ordered: Float[np.ndarray, " n"]) -> float:
+    steps = np.arange(len(ordered) + 1) / len(ordered)
+    return float(np.maximum(steps[1:] - ordered, ordered - steps[:-1]).max())
+
+
 def absolute_error(draws: Draws, truth: Truth) -> float:
     return float(np.nanmean(np.abs(np.median(draws, axis=1) - truth)))
 
@@ -92,6 +106,7 @@ FORECAST_SCORES: dict[str, Callable[[Draws, Truth], float]] = {
     "energy": mean_energy_score,
     "variogram": variogram_score,
     "coverage": central_coverage,
+    "pit": pit_distance,
     "mae": absolute_error,
     "rmse": root_mean_square_error,
 }
