@@ -11,7 +11,8 @@ import pytest
 
 import stochflow
 from stochflow import SDE, DistillConfig, distill, sde
-from stochflow.distillation.pool import Units
+from stochflow.distillation.distill import _make_refresh
+from stochflow.distillation.pool import Simulator, Units
 from stochflow.distillation.probe import choose_solver, choose_steps, find_symmetries
 from stochflow.distillation.starts import ROOM, make_starts
 from stochflow.laws import GeometricBrownianMotion, OrnsteinUhlenbeck, Support
@@ -71,6 +72,18 @@ def test_starts_for_training_crowd_at_the_faces_of_a_box_and_go_beyond_it():
     assert even.max() < 1
     share = (crowded + ROOM) / (1 + 2 * ROOM)
     assert abs((share < 0.1).mean() - np.arccos(0.8) / np.pi) < 0.002
+
+
+def test_coarse_paths_come_first_and_fine_ones_last():
+    """With next to no noise a path of steps h ends at $(1 - h)^{1/h}$ times its start."""
+    system = SDE.autonomous(lambda x: -x, lambda x: jnp.full_like(x, 1e-6), 1)
+    box = make_starts(([1.0], [2.0]), 1, Support(["real"]), key=jr.key(0))
+    simulator = Simulator(system, box, EulerMaruyama(), 1.0, rows=4, substeps=8, onward=0.0)
+    config = dataclasses.replace(TINY, coarse=4, patience=None)
+    refresh = _make_refresh(simulator, Units(Support(["real"]), jnp.zeros(1), jnp.ones(1)), config, jr.key(1))
+    for step, h in [(0, 1 / 8), (400, 1 / 8), (500, 1 / 32)]:
+        paths = refresh(step).paths
+        assert jnp.allclose(paths[4] / paths[0], (1 - h) ** (1 / h), rtol=1e-4)
 
 
 def test_starts_beyond_a_box_stay_within_the_support():
@@ -241,6 +254,9 @@ def test_what_cannot_be_distilled_says_why_in_a_sentence(change, message):
         ({"dt": 0.0}, "`dt` must be positive"),
         ({"paths": 7}, "`paths` must be a positive even integer; got 7"),
         ({"onward": -1.0}, "`onward` must be at least 0"),
+        ({"scales": 4}, "`scales` must be an integer from 0 to 3"),
+        ({"coarse": 0, "patience": None}, "`coarse` must be a positive integer"),
+        ({"coarse": 2}, "`coarse` needs `patience=None`"),
         ({"start_fraction": 2.0}, r"`start_fraction` must lie in \[0, 1\]"),
         ({"steps": 10, "log_every": 3}, "`log_every` must divide `steps`"),
     ],

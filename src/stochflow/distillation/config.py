@@ -34,6 +34,8 @@ class DistillConfig:
 
     - `dt`: the solver's step. By default the coarsest that moves no mean and no standard deviation at the horizon by
         more than a few thousandths of a standard deviation.
+    - `coarse`: for the first three quarters of the updates the solver's steps are so many times as long. What they get
+        wrong is unlearnt in the last quarter, and paths cost less. Needs `patience=None`.
     - `solver`: a name that [`solve`][stochflow.sde.solve] knows; by default the one of the highest order that fits the
         noise.
     - `paths`: how many are simulated anew for each `log_every` steps.
@@ -61,6 +63,7 @@ class DistillConfig:
     patience: int | None = 20
     checkpoint_seconds: float = 30.0
     dt: float | None = None
+    coarse: int = 1
     solver: str | None = None
     paths: int = 32_768
     rows: int = 64
@@ -75,6 +78,12 @@ class DistillConfig:
                 raise ValueError(f"`{name}` must be a positive even integer; got {value!r}.")
         if not isinstance(self.scales, int) or not 0 <= self.scales <= len(SCALES):
             raise ValueError(f"`scales` must be an integer from 0 to {len(SCALES)}; got {self.scales!r}.")
+        if not isinstance(self.coarse, int) or self.coarse < 1:
+            raise ValueError(f"`coarse` must be a positive integer; got {self.coarse!r}.")
+        if self.coarse > 1 and self.patience is not None:
+            raise ValueError(
+                "`coarse` needs `patience=None`: a run that stops early would end with coarse steps."
+            )
         if self.dt is not None and not self.dt > 0:
             raise ValueError(f"`dt` must be positive, or None; got {self.dt}.")
         if not self.onward >= 0:

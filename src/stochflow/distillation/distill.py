@@ -39,6 +39,8 @@ VALIDATION_PAIRS = 16_384
 VALIDATION_PATHS = 16_384
 # Share of paths that may be lost to infinity before a law without them is no law of the SDE.
 MOST_LOST = 0.5
+# Share of the updates that may be on paths of coarse steps.
+COARSE = 0.75
 # A half-line turns from logarithm to line at this quantile of the states: small ones stay apart, large ones unbent.
 TURN = 0.5
 
@@ -111,10 +113,7 @@ def distill(
         sde.dim, autonomous=autonomous, correlated=full, order=order, **config.flow(), key=flow_key
     )
     model = Relative(flow, relative) if relative else flow
-    simulate = jax.jit(lambda key: simulator.pool(config.paths, units, config.start_fraction, key=key))
-
-    def refresh(step: int) -> Pool:
-        return _checked(simulate(jr.fold_in(path_key, step)), simulator.dt)
+    refresh = _make_refresh(simulator, units, config, path_key)
 
     problem = Problem(
         loss=_loss(config.batch_size),
@@ -190,6 +189,23 @@ def _distance(values, low, high) -> float:
     if math.isfinite(low) == math.isfinite(high):
         return 1.0
     return float(np.quantile(np.abs(values - (low if math.isfinite(low) else high)), TURN))
+
+
+def _make_refresh(simulator, units, config, key):
+    """A function of the step: the paths of the updates from there on, coarse ones at first."""
+    quick = dataclasses.replace(simulator, substeps=max(1, simulator.substeps // config.coarse))
+    compiled = lambda each: jax.jit(
+        lambda key: each.pool(config.paths, units, config.start_fraction, key=key)
+    )
+    fine = compiled(simulator)
+    coarse = fine if quick.substeps == simulator.substeps else compiled(quick)
+
+    def refresh(step: int) -> Pool:
+        early = step < COARSE * config.steps
+        pool = (coarse if early else fine)(jr.fold_in(key, step))
+        return _checked(pool, quick.dt if early else simulator.dt)
+
+    return refresh
 
 
 def _loss(batch_size):
