@@ -48,11 +48,12 @@ def examples() -> dict[str, Example]:
             ([-0.2, 0.005], [0.2, 0.15]),
             1.0,
             DistillConfig(
-                dt=1 / 512,
+                dt=1 / 1024,
+                coarse=4,
                 layers=0,
                 coupling="triangular",
-                scales=1,
-                batch_size=3072,
+                scales=3,
+                batch_size=4096,
                 paths=131_072,
                 onward=0.125,
                 start_fraction=0.75,
@@ -62,17 +63,23 @@ def examples() -> dict[str, Example]:
             samples=262_144,
         ),
         "double-well": Example(
-            double_well(strength=2.0, noise=0.8), ([-2.0], [2.0]), 2.0, DistillConfig(layers=0, steps=6000)
+            double_well(strength=2.0, noise=0.8),
+            ([-2.0], [2.0]),
+            2.0,
+            DistillConfig(layers=0, coupling="triangular", steps=6000),
         ),
         "lotka-volterra": Example(
             lotka_volterra(),
             ([0.3, 0.3], [2.5, 2.5]),
             4.0,
-            DistillConfig(octaves=2, steps=8000),
+            DistillConfig(octaves=2, layers=0, coupling="triangular", scales=1, steps=12_000),
             ("positive", "positive"),
         ),
         "fitzhugh-nagumo": Example(
-            fitzhugh_nagumo(), ([-2.2, -0.6], [2.2, 1.6]), 5.0, DistillConfig(octaves=2, steps=8000)
+            fitzhugh_nagumo(),
+            ([-2.2, -0.6], [2.2, 1.6]),
+            5.0,
+            DistillConfig(octaves=2, layers=0, coupling="triangular", scales=1, steps=12_000),
         ),
         "langevin": Example(
             langevin_chain(CHAIN),

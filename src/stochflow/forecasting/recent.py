@@ -12,9 +12,10 @@ from ..flows import LocalFlow
 from ..flows.local import NORMAL_95
 from .correction import LEVEL, NEAR
 
-# Of each gap the last so many stretches, one after the other, are looked at; that the law is right about them is
-# believed beforehand as firmly as so many would say it.
-STRETCHES, BELIEF = 128, 20.0
+# Of each gap the last so many stretches, one after the other, are looked at.
+STRETCHES = 128
+# What so many say is believed by half; what a few say is a matter of chance.
+HALF = 30.0
 # What is tried, and beyond which no width is believed.
 SPREADS = np.geomspace(0.3, 1 / 0.3, 25)
 # Of a gap: times are sums of single precision.
@@ -58,7 +59,8 @@ def _at(law, rows, ahead, gap):
     score = jnp.where(real[None, :, None], _crps(size[None], tried[:, None, None]), 0.0).sum(axis=1)
     sharpest = tried[score.argmin(axis=0)]
     best = 0.5 * (jnp.log(jnp.clip(covering, SPREADS[0], SPREADS[-1])) + jnp.log(sharpest))
-    return jnp.where(number > 0, jnp.exp(number / (number + BELIEF) * best), 1.0).astype(rows.values.dtype)
+    belief = number**2 / (number**2 + HALF**2)
+    return jnp.where(number > 0, jnp.exp(belief * best), 1.0).astype(rows.values.dtype)
 
 
 def _stretches(rows, gap):
