@@ -6,8 +6,8 @@ from stochflow.experiments.distill import examples, run_example
 
 MINUTES = 5
 STANDARD_ERRORS = 3
-# Ten were asked for; docs/how-to/distill.md says what was reached.
-TIMES_FASTER = 5
+# Ten were asked for and reached on a quiet machine (docs/how-to/distill.md); this leaves room for a busy one.
+TIMES_FASTER = 8
 
 
 @pytest.mark.slow
