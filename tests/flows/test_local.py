@@ -59,7 +59,7 @@ def test_in_one_dimension_the_width_is_between_that_of_both(getkey):
 
     def width(share):
         corrected = flow.corrected(correction(1.0, 0.0, 1.0, share, dim=1))
-        draws = jax.vmap(lambda key: corrected.sample(x_s, 0.0, 0.4, u, key=key))(keys)
+        draws = eqx.filter_jit(jax.vmap(lambda key: corrected.sample(x_s, 0.0, 0.4, u, key=key)))(keys)
         low, high = np.quantile(draws, [0.05, 0.95])
         return high - low
 
@@ -76,14 +76,33 @@ def test_a_law_that_is_widened_is_so_gap_by_gap(flow, getkey):
     gaps = jnp.array([0.1, 0.4])
     law = eqx.tree_at(lambda f: f.correction.log_gaps, law, jnp.log(gaps))
     by, u, x_s = jnp.array([[1.5, 0.8], [0.5, 1.0]]), jr.normal(getkey(), (5,)), jnp.zeros(2)
-    at = lambda one, gap: (
-        one.transform(jnp.ones(2), x_s, 0.0, gap, u) - one.transform(jnp.zeros(2), x_s, 0.0, gap, u)
+    at = eqx.filter_jit(
+        lambda one, gap: (
+            one.transform(jnp.ones(2), x_s, 0.0, gap, u) - one.transform(jnp.zeros(2), x_s, 0.0, gap, u)
+        )
     )
     for gap, wanted in [(0.01, by[0]), (0.1, by[0]), (0.2, by.mean(0)), (0.4, by[1]), (2.0, by[1])]:
-        ratio = at(law.widened(by), gap) / at(law, gap)
+        ratio = at(law.widened(by), jnp.asarray(gap)) / at(law, jnp.asarray(gap))
         assert jnp.allclose(ratio, wanted, rtol=1e-4)
     same = law.widened(jnp.ones((2, 2)))
     assert (
         same.transform(jnp.ones(2), x_s, 0.0, 0.4, u) == law.transform(jnp.ones(2), x_s, 0.0, 0.4, u)
     ).all()
     assert flow.widened(by) is flow
+
+
+def test_the_noise_of_a_channel_by_itself_does_not_depend_on_the_others(getkey):
+    """Of correlated normal noise; and it is standard normal at draws of the law."""
+    key = getkey()
+    law = StochasticFlow(3, cond_dim=2, layers=0, correlated=True, width=8, key=key)
+    flow = LocalFlow(shaken(law, key), jnp.ones(3))
+    x_s, u, keys = jr.normal(getkey(), (3,)), jr.normal(getkey(), (5,)), jr.split(getkey(), 4000)
+    noise = lambda x_t: flow.channel_noise(x_t, x_s, 0.0, 0.4, u)
+    given = lambda x_t: flow.noise_and_log_prob(x_t, x_s, 0.0, 0.4, u)[0]
+    slope, slope_given = (jax.jit(jax.jacfwd(each))(x_s) for each in (noise, given))
+    off = lambda matrix: jnp.abs(matrix - jnp.diag(jnp.diag(matrix))).max()
+    assert off(slope) < 1e-9
+    assert off(slope_given) > 0.01
+    found = jax.jit(jax.vmap(lambda key: noise(flow.sample(x_s, 0.0, 0.4, u, key=key))))(keys)
+    assert (jnp.abs(found.mean(axis=0)) < 4 / np.sqrt(4000)).all()
+    assert (jnp.abs(found.var(axis=0) - 1) < 4 * np.sqrt(2 / 4000)).all()

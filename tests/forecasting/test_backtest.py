@@ -49,6 +49,11 @@ def test_scores_are_those_of_scoringrules():
     )
 
 
+def test_a_level_far_above_the_moves_changes_no_energy_score():
+    score = FORECAST_SCORES["energy"]
+    assert score(DRAWS + 1e8, TRUTH + 1e8) == pytest.approx(score(DRAWS, TRUTH), rel=1e-5)
+
+
 def test_simple_scores():
     truth = np.zeros((2, 1))
     draws = np.array([[-1.0, 0, 3], [1, 2, 3]])[..., None]

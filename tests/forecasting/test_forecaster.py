@@ -363,7 +363,7 @@ def test_scores_are_those_of_scoringrules(learnt, unseen):
     [
         (
             {"metric": "beauty"},
-            "`metric` must be one of log, crps, energy, variogram, coverage, mae, rmse; got 'beauty'",
+            "`metric` must be one of log, crps, energy, variogram, coverage, pit, mae, rmse; got 'beauty'",
         ),
         ({"gap": 1e6}, "no row of `df` comes so long after another"),
         ({"samples": 1}, "`samples` must be an integer of at least 2; got 1"),

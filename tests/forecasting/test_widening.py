@@ -108,7 +108,19 @@ def test_each_gap_is_widened_by_its_own_stretches(forecaster):
 def test_stretches_are_those_of_about_the_gap_and_each_is_looked_at_once():
     times = np.array([0.0, 1.0, 2.0, 3.0, 10.0, 11.0, 12.5, 13.0], np.float32)
     nothing = jnp.zeros((8, 0))
-    rows = Read(jnp.zeros((8, 1)), jnp.asarray(times), jnp.asarray(7), nothing, nothing)
-    start, end, real = map(np.asarray, _stretches(rows, jnp.float32(1.0)))
+    gaps = jnp.asarray(np.diff(times, prepend=0))
+    rows = Read(jnp.zeros((8, 1)), gaps, jnp.asarray(7), nothing, nothing)
+    start, end, dt, real = map(np.asarray, _stretches(rows, jnp.float32(1.0)))
+    assert np.allclose(dt[real], 1, atol=1e-6)
     # From 12.5 the next row is half a gap away; from 3.0 it is seven of them.
     assert list(zip(times[start[real]], times[end[real]], strict=True)) == [(10, 11), (2, 3), (1, 2), (0, 1)]
+
+
+def test_a_hole_in_the_data_hides_nothing_that_lies_before_it():
+    """Ten years in a series of minutes, in single precision."""
+    gaps = jnp.full(200, 1.0).at[150].set(5e6).at[0].set(0.0)
+    nothing = jnp.zeros((200, 0))
+    rows = Read(jnp.zeros((200, 1)), gaps.astype(jnp.float32), jnp.asarray(199), nothing, nothing)
+    *_, dt, real = map(np.asarray, _stretches(rows, jnp.float32(1.0)))
+    assert real.sum() >= 125
+    assert np.allclose(dt[real], 1, atol=1e-3)

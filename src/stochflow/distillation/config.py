@@ -27,15 +27,16 @@ class DistillConfig:
     - `learning_rate`, `warmup_steps`: Muon's rate, reached after the warm-up; it then falls to zero along a cosine.
     - `ema`: the decay of the moving average of the weights.
     - `log_every`: steps between validations, and between two sets of paths; must divide `steps`.
-    - `patience`: stop after this many validations in a row without a better held-out likelihood; `None` never does.
+    - `patience`: stop after this many validations in a row without a better held-out likelihood; `None`, or 0, never
+        does.
     - `checkpoint_seconds`: a checkpoint is written at the first validation after this time.
 
     **Solver**
 
     - `dt`: the solver's step. By default the coarsest that moves no mean and no standard deviation at the horizon by
         more than a few thousandths of a standard deviation.
-    - `coarse`: for the first three quarters of the updates the solver's steps are so many times as long. What they get
-        wrong is unlearnt in the last quarter, and paths cost less. Needs `patience=None`.
+    - `coarse`: for the first three quarters of the updates the solver's steps are about so many times as long. What
+        they get wrong is unlearnt in the last quarter, and paths cost less. Needs a `patience` of None, or 0.
     - `solver`: a name that [`solve`][stochflow.sde.solve] knows; by default the one of the highest order that fits the
         noise.
     - `paths`: how many are simulated anew for each `log_every` steps.
@@ -71,6 +72,8 @@ class DistillConfig:
     start_fraction: float = 0.5
 
     def __post_init__(self):
+        if self.patience == 0 and not isinstance(self.patience, bool):
+            object.__setattr__(self, "patience", None)
         self.run()  # checks what every run has
         for name in ("paths", "rows", "batch_size"):
             value = getattr(self, name)
@@ -82,7 +85,7 @@ class DistillConfig:
             raise ValueError(f"`coarse` must be a positive integer; got {self.coarse!r}.")
         if self.coarse > 1 and self.patience is not None:
             raise ValueError(
-                "`coarse` needs `patience=None`: a run that stops early would end with coarse steps."
+                "`coarse` needs a `patience` of None, or 0: a run that stops early would end with coarse steps."
             )
         if self.dt is not None and not self.dt > 0:
             raise ValueError(f"`dt` must be positive, or None; got {self.dt}.")

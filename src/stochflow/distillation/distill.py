@@ -201,7 +201,7 @@ def _make_refresh(simulator, units, config, key):
     coarse = fine if quick.substeps == simulator.substeps else compiled(quick)
 
     def refresh(step: int) -> Pool:
-        early = step < COARSE * config.steps
+        early = step + config.log_every <= COARSE * config.steps  # so that the last are always fine
         pool = (coarse if early else fine)(jr.fold_in(key, step))
         return _checked(pool, quick.dt if early else simulator.dt)
 

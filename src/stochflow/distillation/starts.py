@@ -38,7 +38,7 @@ class Box(eqx.Module):
             order_key, jnp.broadcast_to(jnp.arange(number)[:, None], shape), independent=True
         )
         share = (cell + jr.uniform(place_key, shape, self.low.dtype)) / number
-        share = (1 - jnp.cos(jnp.pi * share)) / 2 if edges else share
+        share = jnp.square(jnp.sin(jnp.pi / 2 * share)) if edges else share
         low, high = (self.outer_low, self.outer_high) if edges else (self.low, self.high)
         return low[None] + share * (high - low)[None]
 
@@ -93,10 +93,10 @@ def _box(corners, dim, support):
     for name, corner in {"low": low, "high": high}.items():
         if corner.shape != (dim,):
             raise ValueError(f"`starts` must have corners of shape ({dim},); got {corner.shape} for {name}.")
-    if not (low < high).all():
-        raise ValueError(f"`starts` must have `low` below `high`; got {low.tolist()}, {high.tolist()}.")
     if not (np.isfinite(low) & np.isfinite(high)).all():
         raise ValueError("`starts` must be finite; got a corner that is not.")
+    if not (low < high).all():
+        raise ValueError(f"`starts` must have `low` below `high`; got {low.tolist()}, {high.tolist()}.")
     for (lowest, highest), a, b in zip(support.bounds, low, high, strict=True):
         if a < lowest or b > highest:
             raise ValueError(

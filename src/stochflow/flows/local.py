@@ -12,7 +12,7 @@ from ..laws import AbstractTransition, check_states, hold_log_prob, hold_sample,
 from ..laws.checks import as_positive
 from ..laws.ornstein_uhlenbeck import relative_expm1
 from .flow import Prepared, StochasticFlow
-from .stack import Base
+from .stack import Base, _mix
 
 # Corrections are set at this many gaps, evenly in their logarithm.
 KNOTS = 6
@@ -158,6 +158,18 @@ class LocalFlow(AbstractTransition):
         y = (x_t - x_s) * jnp.exp(-log_size)
         noise, log_prob = self.law.stack.inverse(y, prepared.base)
         return noise, hold_log_prob(time_gap(s, t) == 0, x_s, x_t, log_prob - log_size.sum())
+
+    def channel_noise(self, x_t, x_s, s, t, u=None) -> Float[Array, " dim"]:
+        """The noise of each channel by itself, whatever the others do: each is standard normal if the law is right.
+        Where noise is correlated, that of `noise_and_log_prob` is of each channel *given* those before it."""
+        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
+        log_size, prepared = self._prepare(x_s, s, t, u)
+        noise, _ = self.law.stack.inverse((x_t - x_s) * jnp.exp(-log_size), prepared.base)
+        mixing, order = prepared.base.mixing, self.law.stack.order
+        if mixing is None:
+            return noise
+        spread = _mix([jnp.ones((), noise.dtype)] * self.dim, jnp.square(mixing), order)
+        return jnp.stack(_mix(list(noise), mixing, order)) / jnp.sqrt(jnp.stack(spread))
 
     def _prepare(self, x_s, s, t, u) -> tuple[Float[Array, " dim"], Prepared]:
         if u is None or jnp.shape(u) != (self.cond_dim,):

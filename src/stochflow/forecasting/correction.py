@@ -63,7 +63,7 @@ def correct(
 
     `blocks` is the fold of each row; `ahead` the number of covariates that are read at the end of a gap.
     """
-    gaps = np.geomspace(usual_gap(pieces), 1.0, KNOTS)
+    gaps = np.unique(np.geomspace(min(usual_gap(pieces), 1.0), 1.0, KNOTS))
     found: list[list[_Forecasts]] = [[] for _ in gaps]
     for i, fold in enumerate(folds):
         chosen = [block == i for block in blocks]

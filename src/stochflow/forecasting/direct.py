@@ -188,7 +188,7 @@ def _as_long(u: np.ndarray, length: int) -> np.ndarray:
 def _last(model, values, gaps, keep, covariates):
     def one(values, gaps, keep, covariates):
         memory, _, seen = model.history.scan(values, gaps, keep)
-        rows = Read(values, jnp.cumsum(gaps), keep.sum() - 1, seen, covariates)
+        rows = Read(values, gaps, keep.sum() - 1, seen, covariates)
         return memory, recent_width(model.law, rows, model.ahead)
 
     return jax.vmap(one)(values, gaps, keep, covariates)

@@ -28,7 +28,7 @@ def score_rows(
     fitted: Fitted, panel: Panel, metric: str, gap: float | None, *, samples: int, seed: int
 ) -> float:
     """The mean score of each row given those `gap` before it and earlier; given the row before by default."""
-    if metric != "log" and metric not in FORECAST_SCORES:
+    if not isinstance(metric, str) or (metric != "log" and metric not in FORECAST_SCORES):
         raise ValueError(f"`metric` must be one of log, {', '.join(FORECAST_SCORES)}; got {metric!r}.")
     late = np.inf if gap is None else fitted.gap
     ends = [len(t) for t in panel.times]

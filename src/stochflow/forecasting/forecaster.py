@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import jax.random as jr
@@ -333,6 +333,7 @@ class Forecaster:
         forecasts then start and end there, though all rows are read; so two tables of rows can be held against each
         other on the same forecasts. This forecaster itself is left as it is.
         """
+        gaps = list(gaps) if isinstance(gaps, Iterator) else gaps
         check_backtest(gaps, folds, start, origins)
         _require_columns(columns)
         config, seed, samples = self._config(), _seed(random_state, self), _count(samples, least=2)

@@ -26,7 +26,7 @@ class Read(NamedTuple):
     """The rows of a series in the units of the law, the number of the last that is there, and what was read at each."""
 
     values: Float[Array, "rows dim"]
-    times: Float[Array, " rows"]
+    gaps: Float[Array, " rows"]
     last: Int[Array, ""]
     seen: Float[Array, "rows size"]
     covariates: Float[Array, "rows known"]
@@ -44,13 +44,12 @@ def recent_width(law: LocalFlow, rows: Read, ahead: int) -> Float[Array, "knots 
 
 
 def _at(law, rows, ahead, gap):
-    start, end, real = _stretches(rows, gap)
+    start, end, dt, real = _stretches(rows, gap)
     known = rows.covariates.shape[1] - ahead
     u = jnp.concatenate(
         [rows.seen[start], rows.covariates[start, :known], rows.covariates[end, known:]], axis=1
     )
-    dt = jnp.where(real, rows.times[end] - rows.times[start], gap)
-    read = lambda x_t, x_s, dt, u: law.noise_and_log_prob(x_t, x_s, jnp.zeros_like(dt), dt, u)[0]
+    read = lambda x_t, x_s, dt, u: law.channel_noise(x_t, x_s, jnp.zeros_like(dt), dt, u)
     size = jnp.abs(jax.vmap(read)(rows.values[end], rows.values[start], dt, u))
     real &= jnp.isfinite(size).all(axis=1)
     number = real.sum()
@@ -64,16 +63,21 @@ def _at(law, rows, ahead, gap):
 
 
 def _stretches(rows, gap):
-    """First and last rows of stretches about this gap long, from the last row backwards, and which are there."""
-    index = jnp.arange(rows.times.shape[0])
-    times = jnp.where(index <= rows.last, rows.times - rows.times[rows.last], jnp.inf)
+    """First and last rows of stretches about this gap long, from the last row backwards, how long each is, and which
+    are there. Holes in the data count as little longer than the gap: what lies before them is not lost, and times stay
+    so small that single precision will do."""
+    index = jnp.arange(rows.gaps.shape[0])
+    passed = jnp.cumsum(jnp.minimum(rows.gaps, (1 + 2 * NEAR) * gap))
+    times = jnp.where(index <= rows.last, passed - passed[rows.last], jnp.inf)
     wanted = -gap * jnp.arange(1, STRETCHES + 1)
     start = jnp.minimum(jnp.searchsorted(times, wanted - ROUNDING * gap), rows.last)
     end = jnp.searchsorted(times, times[start] + (1 - ROUNDING) * gap)
-    real = (end <= rows.last) & (wanted >= times[0] - ROUNDING * gap)
+    real = (end <= rows.last) & (wanted > times[0] - gap)
     real &= jnp.concatenate([jnp.ones(1, bool), start[1:] < start[:-1]])
     end = jnp.minimum(end, rows.last)
-    return start, end, real & (jnp.abs(times[end] - times[start] - gap) <= NEAR * gap)
+    dt = times[end] - times[start]
+    real &= jnp.abs(dt - gap) <= NEAR * gap
+    return start, end, jnp.where(real, dt, gap), real
 
 
 def _quantile(sizes, number):

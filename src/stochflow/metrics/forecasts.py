@@ -52,6 +52,8 @@ def mean_crps(draws: Draws, truth: Truth) -> float:
 def mean_energy_score(draws: Draws, truth: Truth) -> float:
     """The CRPS of vectors."""
     draws, truth = _whole(draws, truth)
+    # Around what came, in double precision: levels may be far above the moves.
+    draws, truth = draws.astype(np.float64) - truth[:, None], np.zeros_like(truth)
     return float(np.mean(jax.lax.map(lambda each: energy_score(*each), (draws, truth.astype(draws.dtype)))))
 
 
