@@ -1,4 +1,4 @@
-"""The forecaster's own costs: `python -m benchmarks.forecaster [--only fit-small|fit-large|predict|import] [--out FILE]`.
+"""What a forecaster costs: `python -m benchmarks.forecaster [--only fit-small|fit-large|predict|import] [--out FILE]`.
 
 `fit` on 10³ and 10⁵ rows, `predict` for 10⁴ series × 100 draws × 24 times, with the memory that each takes at its
 highest; and the time of `import stochflow` over that of `import jax, equinox, optax`. Each in a process of its own.
