@@ -1,5 +1,6 @@
 """What is learnt: without folds as with them, covariates at the end of the gap, and channels that are missing."""
 
+import jax
 import jax.random as jr
 import numpy as np
 import pandas as pd
@@ -104,8 +105,27 @@ def test_a_latent_flow_forecasts_and_fills_in(latent, partly_seen, tmp_path):
     again = Forecaster.load(tmp_path / "it")
     assert again.predict(partly_seen, **ask).equals(said)
     assert again.predict(**ask).equals(said)
-    with pytest.raises(ValueError, match="log-density of a latent model is not known"):
-        latent.score(partly_seen, metric="log")
+
+
+@pytest.mark.parametrize("seen", ["y", "z"])
+def test_the_log_density_of_a_latent_flow_is_one_of_the_channels_that_were_seen(latent, seen):
+    """It integrates to one over a channel by itself, and its mean is that of the draws."""
+    model, grid = latent.model_, np.linspace(-12, 12, 512)
+    past = jax.tree.map(
+        lambda leaf: np.repeat(leaf[:1], len(grid), axis=0), latent.past_._replace(ids=None)
+    )._replace(ids=latent.past_.ids[:1] * len(grid))
+    at = np.full(len(grid), latent.past_.last[0] + 1.0)
+    values = np.full((len(grid), 2), np.nan)
+    values[:, ["y", "z"].index(seen)] = grid
+    density = np.exp(model.log_prob(past, values, at, np.zeros((len(grid), 0))))
+    share = density * (grid[1] - grid[0])
+    assert abs(share.sum() - 1) < 1e-3
+    draws = latent.predict(times=[at[0]], samples=4000).query("unique_id == 's0'")[seen]
+    assert abs(share @ grid - draws.mean()) < 5 * draws.std() * np.sqrt(1 / 4000 + 1 / 1024)
+
+
+def test_a_latent_flow_has_a_log_score(latent, partly_seen):
+    assert np.isfinite(latent.score(partly_seen, metric="log"))
 
 
 def test_draws_of_a_series_do_not_depend_on_how_long_the_others_are(latent, partly_seen):

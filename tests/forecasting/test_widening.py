@@ -85,6 +85,21 @@ def test_intervals_come_nearer_to_holding_nine_tenths(forecaster, unit, times):
         assert (past.wider < 0.85).all()
 
 
+def test_what_is_filled_in_is_as_wide_as_the_rows_before_it_say(forecaster):
+    """Of a walk that has settled down: wide between early rows, narrow between late ones."""
+    model = with_spread(forecaster._fitted().model, 1.0)
+    rng = np.random.default_rng(5)
+    size = np.where(np.arange(ROWS) < ROWS // 2, 3.0, 0.3)
+    frame = pd.DataFrame({"ds": np.arange(ROWS), "y": np.cumsum(size * rng.normal(size=ROWS))})
+    panel, at = forecaster._panel(frame), np.array([ROWS // 2 - 1.5, ROWS - 1.5])
+    wide = lambda model: model.impute(panel, 0, at, samples=400, key=jr.key(0))[:, :, 0].std(axis=0)
+    plain = DirectModel(
+        model.law.corrected(None), model.history, model.units, ahead=model.ahead, own_scale=model.own_scale
+    )
+    (early, late), (early_plain, late_plain) = wide(model), wide(plain)
+    assert early / late > 1.2 * early_plain / late_plain
+
+
 def test_of_few_rows_little_is_concluded(forecaster):
     model = with_spread(forecaster._fitted().model, 0.2)
     wider = lambda rows: model.past(forecaster._panel(random_walk(1).head(rows))).wider[0, :, 0]

@@ -3,7 +3,11 @@
 import dataclasses
 from typing import Any
 
+from ..flows.clocks import CLOCKS
+from ..flows.stack import COUPLINGS, check_sizes
+from ..sde.solvers import SOLVERS
 from ..training import RunConfig
+from ..training.config import is_count, is_positive_or_none, plain, require
 
 # As shares of the horizon, from the one that helps the most on.
 SCALES = (0.125, 0.5, 0.03125)
@@ -72,27 +76,31 @@ class DistillConfig:
     start_fraction: float = 0.5
 
     def __post_init__(self):
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, plain(getattr(self, field.name)))
         if self.patience == 0 and not isinstance(self.patience, bool):
             object.__setattr__(self, "patience", None)
         self.run()  # checks what every run has
+        check_sizes(**{name: getattr(self, name) for name in ("width", "depth", "layers", "bins", "octaves")})
+        if not isinstance(self.tails, bool):
+            raise ValueError(f"`tails` must be True or False; got {self.tails!r}.")
+        known = {"coupling": COUPLINGS, "clock": CLOCKS, "solver": (None, *SOLVERS)}
+        for name, names in known.items():
+            listed = ", ".join(map(str, names))
+            require(name, getattr(self, name), lambda v, names=names: v in names, f"one of {listed}")
         for name in ("paths", "rows", "batch_size"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 2 or value % 2:
-                raise ValueError(f"`{name}` must be a positive even integer; got {value!r}.")
-        if not isinstance(self.scales, int) or not 0 <= self.scales <= len(SCALES):
-            raise ValueError(f"`scales` must be an integer from 0 to {len(SCALES)}; got {self.scales!r}.")
-        if not isinstance(self.coarse, int) or self.coarse < 1:
-            raise ValueError(f"`coarse` must be a positive integer; got {self.coarse!r}.")
+            even = lambda v: is_count(v) and v % 2 == 0
+            require(name, getattr(self, name), even, "a positive even integer")
+        up_to = lambda v: isinstance(v, int) and 0 <= v <= len(SCALES)
+        require("scales", self.scales, up_to, f"an integer from 0 to {len(SCALES)}")
+        require("coarse", self.coarse, is_count, "a positive integer")
         if self.coarse > 1 and self.patience is not None:
             raise ValueError(
                 "`coarse` needs a `patience` of None, or 0: a run that stops early would end with coarse steps."
             )
-        if self.dt is not None and not self.dt > 0:
-            raise ValueError(f"`dt` must be positive, or None; got {self.dt}.")
-        if not self.onward >= 0:
-            raise ValueError(f"`onward` must be at least 0; got {self.onward}.")
-        if not 0 <= self.start_fraction <= 1:
-            raise ValueError(f"`start_fraction` must lie in [0, 1]; got {self.start_fraction}.")
+        require("dt", self.dt, is_positive_or_none, "positive, or None")
+        require("onward", self.onward, lambda v: v >= 0, "at least 0")
+        require("start_fraction", self.start_fraction, lambda v: 0 <= v <= 1, "in [0, 1]")
 
     def run(self) -> RunConfig:
         """The part that the training loop reads."""

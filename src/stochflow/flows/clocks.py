@@ -58,9 +58,11 @@ class SaturatingClock(AbstractClock):
         return jnp.sqrt(-jnp.expm1(-2 * self.rate * dt) / (2 * self.rate))
 
 
+CLOCKS = {"saturating": SaturatingClock, "linear": LinearClock}
+
+
 def make_clock(name: str, dim: int) -> AbstractClock:
     """`"saturating"` or `"linear"`."""
-    clocks = {"saturating": SaturatingClock, "linear": LinearClock}
-    if name not in clocks:
-        raise ValueError(f"`clock` must be one of {', '.join(clocks)}; got {name!r}.")
-    return clocks[name](dim)
+    if name not in CLOCKS:
+        raise ValueError(f"`clock` must be one of {', '.join(CLOCKS)}; got {name!r}.")
+    return CLOCKS[name](dim)

@@ -11,8 +11,11 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..flows import LocalFlow
 from .draws import SLACK
-from .history import History
+from .history import History, padded
+from .recent import Read, recent_width
 
+# Rows of the past that say how wide the moves were of late, at the most; and series of them that are read at once.
+PAST, AT_ONCE = 8192, 8
 # Particles that go from one complete row to the next.
 PARTICLES = 512
 # How near, in standard deviations, a particle must come to what was seen of a row.
@@ -20,12 +23,13 @@ KERNEL = 0.5
 
 
 class Rows(NamedTuple):
-    """A series: its complete rows with the covariates that are not known ahead; those that are, at every row; and the
-    rows of which some channels were seen, NaN where not."""
+    """A series: its complete rows with the covariates that are not known ahead, and with those that are; the latter at
+    every row; and the rows of which some channels were seen, NaN where not."""
 
     times: Float[np.ndarray, " rows"]
     values: Float[np.ndarray, "rows dim"]
     known: Float[np.ndarray, "rows known"]
+    covariates: Float[np.ndarray, "rows covariates"]
     all_times: Float[np.ndarray, " all"]
     ahead: Float[np.ndarray, "all ahead"]
     partial_times: Float[np.ndarray, " partial"]
@@ -46,7 +50,8 @@ def between(
     Particles are moved by the law from one complete row to the next, $x_r \sim p(x_r \mid x_s)$, and chosen by how
     likely the next row is from where they are, $p(x_t \mid x_r)$: the bridge of the law itself, up to the number of
     particles. At a row of which some channels are known, particles are weighed by how near they come, and the others
-    moved along by linear regression (Beaumont, Zhang and Balding, 2002).
+    moved along by linear regression (Beaumont, Zhang and Balding, 2002). The law is as wide as the rows before say that
+    it should be, as in a forecast from there.
     """
     dim = rows.values.shape[1]
     partial = dict(zip(rows.partial_times.tolist(), rows.partial, strict=True))
@@ -55,7 +60,8 @@ def between(
     memories = history.memories(rows.times, rows.values)
     here = rows.times[before] == at
     out[:, here] = rows.values[before[here]]
-    for row in np.unique(before[~here]):
+    holes = np.unique(before[~here])
+    for row, wider in zip(holes, _widths(law, history, rows, holes), strict=True):
         mine = np.flatnonzero((before == row) & ~here)
         start, end = (float(time) for time in rows.times[row : row + 2])
         met = rows.partial_times[(rows.partial_times > start) & (rows.partial_times < end)]
@@ -68,9 +74,39 @@ def between(
         arrays = tuple(jnp.asarray(array, jnp.float32) for array in arrays)
         memory = jax.tree.map(lambda leaf, row=row: jnp.asarray(leaf[row]), memories)
         row_key = jr.fold_in(key, int(row))
-        drawn = _between(law, history, memory, arrays, row_key, samples)
+        drawn = _between(law.widened(jnp.asarray(wider)), history, memory, arrays, row_key, samples)
         out[:, mine] = np.asarray(drawn)[:, np.searchsorted(stops, at[mine])]
     return out
+
+
+def _widths(law: LocalFlow, history: History, rows: Rows, holes: np.ndarray):
+    """How much wider than the law says moves have been of late, at each of these rows."""
+    if not len(holes):
+        return []
+    values, gaps, _ = padded(rows.times, rows.values)
+    length = min(PAST, len(gaps))
+    first = lambda array: np.repeat(array[:1], length, axis=0)
+    seen = history.along(rows.times, rows.values)
+    pad = lambda array: np.concatenate([array, np.repeat(array[-1:], len(gaps) - len(array), axis=0)])
+    arrays = values, seen, rows.covariates.astype(np.float32)
+    arrays = [np.concatenate([first(array), pad(array)]) for array in arrays]
+    gaps = np.concatenate([np.zeros(length, np.float32), gaps])
+    number = 1 << (len(holes) - 1).bit_length()
+    wanted = np.concatenate([holes, np.repeat(holes[-1:], number - len(holes))])
+    found = _widths_at(law, *arrays, gaps, wanted + 1, length, rows.ahead.shape[1])
+    return list(np.asarray(found)[: len(holes)])
+
+
+@eqx.filter_jit
+def _widths_at(law, values, seen, covariates, gaps, firsts, length, ahead):
+    def one(first):
+        cut = lambda array: jax.lax.dynamic_slice_in_dim(array, first, length)
+        last = jnp.asarray(length - 1)
+        return recent_width(law, Read(cut(values), cut(gaps), last, cut(seen), cut(covariates)), ahead)
+
+    arrays = values, seen, covariates, gaps
+    values, seen, covariates, gaps = map(jnp.asarray, arrays)
+    return jax.lax.map(one, jnp.asarray(firsts), batch_size=AT_ONCE)
 
 
 def _stops(start: float, end: float, at: np.ndarray) -> np.ndarray:

@@ -133,6 +133,7 @@ class DirectModel(AbstractModel):
             times=scaled(times),
             values=(z - centre) / spread,
             known=self.units.covariates(u)[:, : u.shape[1] - self.ahead],
+            covariates=self.units.covariates(u),
             all_times=scaled(panel.times[i]),
             ahead=self._ahead(panel.future[i]),
             partial_times=scaled(partly.times),

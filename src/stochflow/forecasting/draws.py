@@ -18,11 +18,12 @@ Step = Callable[[PyTree[Array], Scalar, PRNGKeyArray], PyTree[Array]]
 
 
 def in_chunks(
-    draw: Callable[[np.ndarray], Array | np.ndarray], shape: tuple[int, int, int, int]
+    draw: Callable[[np.ndarray], Array | np.ndarray], shape: tuple[int, int, int, int], *, each: int = 1
 ) -> Float[np.ndarray, "series samples times dim"]:
-    """`draw(rows)` of all series, as many at once as `AT_ONCE` allows; each chunk is as large as the others."""
+    """`draw(rows)` of all series, as many at once as `AT_ONCE` allows; each chunk is as large as the others. `each` is
+    how many draws are behind one number."""
     series, samples, times, _ = shape
-    most = max(1, AT_ONCE // max(1, samples * times))
+    most = max(1, AT_ONCE // max(1, samples * times * each))
     chunk = min(1 << (most.bit_length() - 1), 1 << (series - 1).bit_length())
     out = np.empty(shape)
     for first in range(0, series, chunk):

@@ -216,6 +216,10 @@ class Forecaster:
         - `random_state`: seed of the draws.
         """
         fitted = self._fitted()
+        if not isinstance(paths, bool | np.bool_):
+            raise ValueError(
+                f"`paths` must be True or False; got {paths!r}: how many there are is what `samples` says."
+            )
         rows = samples is not None and quantiles is None and interval is None
         check_request(quantiles, interval, fitted.names, fitted.columns, rows=rows)
         panel = None if df is None else self._panel(df)
@@ -301,7 +305,7 @@ class Forecaster:
     ) -> float:
         """A score of forecasts of the rows of `df`, each from the rows before it; the mean over rows and channels.
 
-        - `metric`: `"crps"`, `"energy"`, `"variogram"`, `"log"` (minus the log-density, of a flow), `"mae"` and
+        - `metric`: `"crps"`, `"energy"`, `"variogram"`, `"log"` (minus the log-density), `"mae"` and
             `"rmse"` of the median and mean: lower is better; `"coverage"`: the share within the central 90 %; `"pit"`:
             how far from uniform the places of what came among the draws are (Kolmogorov and Smirnov), 0 at best.
         - `gap`: how far ahead, such as `"7d"`; to the next row by default.

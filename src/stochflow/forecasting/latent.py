@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax.scipy.special import logsumexp
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from ..data import Trajectories
@@ -31,6 +32,8 @@ START_SMALL = 0.1
 PAST = 512
 # Steps between two reports.
 REPORT = 100
+# Hidden states that a log-density is a mean over.
+LOG_DRAWS = 1024
 
 
 class LatentPast(NamedTuple):
@@ -95,14 +98,8 @@ class LatentModel(AbstractModel):
     ) -> np.ndarray:
         del future  # a latent flow reads no covariates
         gaps = gaps_to(at, past.last, self.horizon, joint=joint)
-        series = Series(past.times, past.values, past.mask, past.present)  # type: ignore[arg-type]
-        keys = keys_of(key, past.ids)
-        single = lambda array: array if array.dtype == bool else array.astype(np.float32)
-
-        def some(rows):
-            chosen = jax.tree.map(lambda array: jnp.asarray(single(array[rows])), (series, gaps))
-            return _draw(self, chosen, keys[rows], samples, most_steps(gaps), joint)
-
+        starts, keys = (_series(past), gaps), keys_of(key, past.ids)
+        some = lambda rows: _draw(self, _chosen(starts, rows), keys[rows], samples, most_steps(gaps), joint)
         drawn = in_chunks(some, (len(gaps), samples, gaps.shape[1], self.dim))
         return off_line(self.support, drawn)
 
@@ -114,37 +111,80 @@ class LatentModel(AbstractModel):
         return off_line(self.support, np.asarray(drawn.values))
 
     def log_prob(self, past: LatentPast, x_t: np.ndarray, at: np.ndarray, future: np.ndarray) -> np.ndarray:
-        raise ValueError("the log-density of a latent model is not known: choose another `metric`.")
+        """Of the channels that were seen, by the mean density over `LOG_DRAWS` hidden states: a little too low."""
+        del future
+        gaps = gaps_to(at[:, None], past.last, self.horizon, joint=False)
+        keys, seen = keys_of(jr.key(0), past.ids), ~np.isnan(x_t)
+        ends = np.nan_to_num(_line(self.support, x_t)), seen
+        starts = (_series(past), gaps), ends
+
+        def some(rows):
+            start, end = _chosen(starts, rows)
+            found = _log_prob(self, start, end, keys[rows], most_steps(gaps))
+            return np.asarray(found)[:, None, None, None]
+
+        return in_chunks(some, (len(gaps), 1, 1, 1), each=LOG_DRAWS)[:, 0, 0, 0]
+
+
+def _series(past: LatentPast) -> Series:
+    return Series(past.times, past.values, past.mask, past.present)  # type: ignore[arg-type]
+
+
+def _chosen(arrays, rows):
+    """Some rows of each array, in single precision."""
+    single = lambda array: array if array.dtype == bool else array.astype(np.float32)
+    return jax.tree.map(lambda array: jnp.asarray(single(array[rows])), arrays)
+
+
+def _states(model, start, keys, steps, joint):
+    """Hidden states of one series at each time, for each key."""
+    series, gaps = start
+    flow, units = model.flow.model, model.flow.units
+    scaled = units.standardise(series)
+    marginals = flow.posterior.marginals(scaled)
+    last = series.present.sum() - 1
+    mean, std = marginals.mean[last], marginals.std[last]
+
+    def step(state, gap, key):
+        x, s = state
+        t = s + gap * (model.horizon / units.time_scale)
+        return flow.transition.sample(x, s, t, key=key).astype(x.dtype), t
+
+    def path(key):
+        start_key, move_key = jr.split(key)
+        x = mean + std * jr.normal(start_key, mean.shape, mean.dtype)
+        start = x, scaled.times[last]
+        nothing = jnp.zeros((gaps.shape[0], 0))
+        return at_times(lambda _: step, start, gaps, nothing, steps=steps, joint=joint, key=move_key)[0]
+
+    return jax.vmap(path)(keys)
 
 
 @eqx.filter_jit
 def _draw(model, starts, keys, samples, steps, joint):
-    flow, units = model.flow.model, model.flow.units
-
     def one(start, key):
-        series, gaps = start
-        scaled = units.standardise(series)
-        marginals = flow.posterior.marginals(scaled)
-        last = series.present.sum() - 1
-        mean, std = marginals.mean[last], marginals.std[last]
-
-        def step(state, gap, key):
-            x, s = state
-            t = s + gap * (model.horizon / units.time_scale)
-            return flow.transition.sample(x, s, t, key=key).astype(x.dtype), t
-
-        def path(key):
-            start_key, move_key, noise_key = jr.split(key, 3)
-            x = mean + std * jr.normal(start_key, mean.shape, mean.dtype)
-            start = x, scaled.times[last]
-            nothing = jnp.zeros((gaps.shape[0], 0))
-            x, _ = at_times(lambda _: step, start, gaps, nothing, steps=steps, joint=joint, key=move_key)
-            sample = lambda x, key: flow.emission.sample(x, key=key)
-            return units.restore(jax.vmap(sample)(x, jr.split(noise_key, gaps.shape[0])))
-
-        return jax.vmap(path)(jr.split(key, samples))
+        state_key, noise_key = jr.split(key)
+        x = _states(model, start, jr.split(state_key, samples), steps, joint)
+        noise = jr.split(noise_key, x.shape[:2])
+        seen = jax.vmap(jax.vmap(lambda x, key: model.flow.model.emission.sample(x, key=key)))(x, noise)
+        return model.flow.units.restore(seen)
 
     return jax.vmap(one)(starts, keys)
+
+
+@eqx.filter_jit
+def _log_prob(model, starts, ends, keys, steps):
+    units, emission = model.flow.units, model.flow.model.emission
+
+    def one(start, end, key):
+        line, seen = end
+        x = _states(model, start, jr.split(key, LOG_DRAWS), steps, False)[:, 0]
+        value = (line - units.loc) / units.scale
+        each = jax.vmap(lambda x: emission.log_prob(value, seen, x))(x)
+        volume = jnp.where(seen, jnp.log(units.scale) + model.support.log_slopes(line), 0.0).sum()
+        return logsumexp(each) - jnp.log(LOG_DRAWS) - volume
+
+    return jax.vmap(one)(starts, ends, keys)
 
 
 def _line(support: Support, values: np.ndarray) -> np.ndarray:

@@ -63,6 +63,10 @@ class Support(eqx.Module):
         x, log_slopes = self._each(_from_line, y, lambda *bound: 0.0)
         return x, log_slopes.sum()
 
+    def log_slopes(self, y: Float[Array, " dim"]) -> Float[Array, " dim"]:
+        """$\\log dx_i/dy_i$ of each coordinate by itself."""
+        return self._each(_from_line, y, lambda *bound: 0.0)[1]
+
     def _each(self, map_one, x, elsewhere):
         """What the map of each coordinate makes of it. Each map is applied to all coordinates, and its own are chosen:
         to take a state apart and put it together again is slow under `vmap`. Coordinates that are not its own are

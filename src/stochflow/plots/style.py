@@ -144,6 +144,8 @@ def panels(
 ) -> list[Axes]:
     """The caller's axes, checked for their number, or new ones."""
     axes = make() if axes is None else list(np.ravel(np.asarray(axes, dtype=object)))
+    if strangers := [each for each in axes if not isinstance(each, Axes)]:
+        raise ValueError(f"`axes` must be of Matplotlib's `Axes`; got {strangers[0]!r}.")
     if len(axes) != count:
         raise ValueError(f"`axes` must hold {count} axes; got {len(axes)}.")
     return axes

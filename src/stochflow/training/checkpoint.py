@@ -1,6 +1,7 @@
 """Checkpoints and run folders: whole or not at all."""
 
 import dataclasses
+import errno
 import hashlib
 import json
 import math
@@ -31,7 +32,10 @@ class CheckpointError(ValueError):
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside `path`, flush to disk, rename: a reader sees the old file or the new one, never half."""
+    """Write beside `path`, flush to disk, rename: a reader sees the old file or the new one, never half. What is there
+    and no file, such as a device or a pipe, is left alone."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "there is something that is no file", os.fspath(path))
     # Not `mkstemp`: nobody else may read its files, whatever the user's mask says.
     name = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:

@@ -80,24 +80,24 @@ class RunConfig:
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
-        self._require_all(("steps", "batch_size", "log_every"), _is_count, "a positive integer")
-        self._require_all(("warmup_steps", "bridge_steps"), _is_natural, "an integer ≥ 0")
+            object.__setattr__(self, field.name, plain(getattr(self, field.name)))
+        self._require_all(("steps", "batch_size", "log_every"), is_count, "a positive integer")
+        self._require_all(("warmup_steps", "bridge_steps"), is_natural, "an integer ≥ 0")
         self._require_all(
             ("learning_rate", "clip", "outlier", "checkpoint_seconds"), lambda v: v > 0, "positive"
         )
         self._require_all(
             ("weight_decay", "consistency", "one_to_two", "two_to_one"), lambda v: v >= 0, "at least 0"
         )
-        self._require_all(("consistency_horizon",), _is_positive_or_none, "positive, or None")
-        self._require_all(("consistency_batch", "patience"), _is_count_or_none, "a positive integer, or None")
+        self._require_all(("consistency_horizon",), is_positive_or_none, "positive, or None")
+        self._require_all(("consistency_batch", "patience"), is_count_or_none, "a positive integer, or None")
         self._require_all(("ema",), lambda v: 0 <= v < 1, "in [0, 1)")
         switches = [field.name for field in dataclasses.fields(self) if field.type is bool]
         for name in switches:
             if not isinstance(value := getattr(self, name), bool):
                 raise ValueError(f"`{name}` must be True or False; got {value!r}.")
         self._require_known(optimiser=OPTIMISERS, decay=DECAYS, triplets=TRIPLET_SCHEMES)
-        self._require_all(("one_way",), lambda v: _is_natural(v) and v not in (1, 2), "0, or an integer ≥ 3")
+        self._require_all(("one_way",), lambda v: is_natural(v) and v not in (1, 2), "0, or an integer ≥ 3")
         if self.consistency > 0 and not self.one_way and not self.directions:
             raise ValueError("`one_to_two` or `two_to_one` must be positive when `consistency` is.")
         if self.one_way and self.consistency == 0:
@@ -117,7 +117,7 @@ class RunConfig:
 
     def _require_all(self, names, holds, what):
         for name in names:
-            _require(name, getattr(self, name), holds, what)
+            require(name, getattr(self, name), holds, what)
 
     def _require_known(self, **choices):
         for name, known in choices.items():
@@ -170,9 +170,9 @@ class FitConfig(RunConfig):
     def __post_init__(self):
         RunConfig.__post_init__(self)
         counts = ("consistency_start", "consistency_warmup", "consistency_growth")
-        self._require_all(counts, _is_natural, "an integer ≥ 0")
+        self._require_all(counts, is_natural, "an integer ≥ 0")
         self._require_all(("consistency_jitter",), lambda v: v >= 0, "at least 0")
-        self._require_all(("horizon",), _is_positive_or_none, "positive, or None")
+        self._require_all(("horizon",), is_positive_or_none, "positive, or None")
         self._require_all(("start_fraction",), lambda v: 0 <= v <= 1, "in [0, 1]")
         self._require_known(pairs=SCHEMES)
         if self.one_way and self.consistency_growth:
@@ -242,41 +242,41 @@ class LatentConfig(RunConfig):
 
     def __post_init__(self):
         RunConfig.__post_init__(self)
-        self._require_all(("skip_starts", "skip_samples"), _is_count, "a positive integer")
-        self._require_all(("weights_warmup",), _is_natural, "an integer ≥ 0")
+        self._require_all(("skip_starts", "skip_samples"), is_count, "a positive integer")
+        self._require_all(("weights_warmup",), is_natural, "an integer ≥ 0")
         warmups = ("beta_warmup", "skip_warmup", "consistency_warmup", "forecast_warmup")
-        self._require_all(warmups, lambda v: v is None or _is_natural(v), "an integer ≥ 0, or None")
+        self._require_all(warmups, lambda v: v is None or is_natural(v), "an integer ≥ 0, or None")
         self._require_all(("beta", "beta_skip", "forecast", "input_noise"), lambda v: v >= 0, "at least 0")
-        self._require_all(("time_unit",), _is_positive_or_none, "positive, or None")
-        self._require_all(("transitions",), _is_count_or_none, "a positive integer, or None")
-        at_least_two = lambda v: v is None or (_is_count(v) and v >= 2)
+        self._require_all(("time_unit",), is_positive_or_none, "positive, or None")
+        self._require_all(("transitions",), is_count_or_none, "a positive integer, or None")
+        at_least_two = lambda v: v is None or (is_count(v) and v >= 2)
         self._require_all(("skip_lag", "window"), at_least_two, "an integer of at least 2, or None")
         self._require_all(("drop_rows",), lambda v: 0 <= v < 1, "in [0, 1)")
         self._require_known(skip_scheme=SKIP_SCHEMES)
 
 
-def _is_count(value):
+def is_count(value):
     return isinstance(value, int) and value >= 1
 
 
-def _is_natural(value):
+def is_natural(value):
     return isinstance(value, int) and value >= 0
 
 
-def _is_count_or_none(value):
-    return value is None or _is_count(value)
+def is_count_or_none(value):
+    return value is None or is_count(value)
 
 
-def _is_positive_or_none(value):
+def is_positive_or_none(value):
     return value is None or value > 0
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A number of NumPy's as one of Python's own, which is what JSON can write."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _require(name: str, value: Any, holds, what: str) -> None:
+def require(name: str, value: Any, holds, what: str) -> None:
     if not _is_sensible(value, holds):
         what = f"{what} and finite" if isinstance(value, float) and not math.isfinite(value) else what
         raise ValueError(f"`{name}` must be {what}; got {value!r}.")
