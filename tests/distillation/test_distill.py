@@ -66,7 +66,9 @@ def test_a_path_comes_with_its_mirror_image_over_the_same_gap(distilled):
 
 def test_starts_for_training_crowd_at_the_faces_of_a_box_and_go_beyond_it():
     box = make_starts(([0.0], [1.0]), 1, Support(["real"]), key=jr.key(0))
-    even, crowded = (np.asarray(box.draw(2000, edges=edges, key=jr.key(0)))[:, 0] for edges in (False, True))
+    even = np.asarray(box.draw(2000, key=jr.key(0)))[:, 0]
+    shares = (jnp.arange(2000.0)[:, None] + 0.5) / 2000
+    crowded = np.asarray(box.place(shares, key=jr.key(0)))[:, 0]
     assert abs((even < 0.1).mean() - 0.1) < 0.002  # spread evenly, not drawn
     assert even.min() > 0
     assert even.max() < 1
@@ -88,7 +90,7 @@ def test_coarse_paths_come_first_and_fine_ones_last():
 
 def test_starts_beyond_a_box_stay_within_the_support():
     box = make_starts(([0.1, 0.0], [1.0, 4.0]), 2, Support(["positive", (0.0, 4.1)]), key=jr.key(0))
-    x = np.asarray(box.draw(2000, edges=True, key=jr.key(0)))
+    x = np.asarray(box.place(jr.uniform(jr.key(0), (2000, 2)), key=jr.key(0)))
     assert x[:, 0].min() >= 0.05
     assert x[:, 0].max() > 1.1
     assert x[:, 1].min() >= 0
@@ -223,6 +225,7 @@ PLAIN = SDE.autonomous(lambda x: -x, lambda x: 0 * x + 0.3, 2)
         ({"starts": ([0.0, 1.0], [1.0, 1.0])}, "`starts` must have `low` below `high`; got"),
         ({"starts": ([0.0], [1.0])}, r"`starts` must have corners of shape \(2,\); got \(1,\)"),
         ({"starts": np.zeros((5, 3))}, r"states of shape \(n, 2\)"),
+        ({"starts": [[0.0, 0.0], [1.0, 1.0]]}, "a list of two may be a box or two states: pass a tuple"),
         ({"starts": np.full((5, 2), np.nan)}, "`starts` must be finite; got 5"),
         ({"starts": lambda key: jnp.zeros(3)}, r"`starts` must return one state of shape \(2,\); got \(3,\)"),
         ({"support": ["positive"]}, "`support` must have 2 coordinates, as `dim` says; got 1"),
@@ -242,7 +245,7 @@ PLAIN = SDE.autonomous(lambda x: -x, lambda x: 0 * x + 0.3, 2)
         ),
     ],
 )
-def test_what_cannot_be_distilled_says_why_in_a_sentence(change, message):
+def test_what_cannot_be_distilled_says_why_in_a_sentence(change, message, as_users_have_it):
     given = {"sde": PLAIN, "starts": ([-1.0, -1.0], [1.0, 1.0]), "horizon": 1.0, "config": TINY} | change
     with pytest.raises(ValueError, match=message):
         distill(given.pop("sde"), **given, key=jr.key(0))
@@ -252,15 +255,21 @@ def test_what_cannot_be_distilled_says_why_in_a_sentence(change, message):
     ("change", "message"),
     [
         ({"dt": 0.0}, "`dt` must be positive"),
+        ({"dt": "a"}, "`dt` must be positive, or None; got 'a'"),
+        ({"width": 0}, "`width` must be an integer of at least 1; got 0"),
+        ({"coupling": "nope"}, "`coupling` must be one of affine, spline, triangular; got 'nope'"),
+        ({"clock": None}, "`clock` must be one of saturating, linear; got None"),
+        ({"solver": "rk4"}, "`solver` must be one of None, euler_maruyama, .* got 'rk4'"),
+        ({"tails": 1}, "`tails` must be True or False; got 1"),
         ({"paths": 7}, "`paths` must be a positive even integer; got 7"),
         ({"onward": -1.0}, "`onward` must be at least 0"),
         ({"scales": 4}, "`scales` must be an integer from 0 to 3"),
         ({"coarse": 0, "patience": None}, "`coarse` must be a positive integer"),
         ({"coarse": 2}, "`coarse` needs a `patience` of None, or 0"),
-        ({"start_fraction": 2.0}, r"`start_fraction` must lie in \[0, 1\]"),
+        ({"start_fraction": 2.0}, r"`start_fraction` must be in \[0, 1\]"),
         ({"steps": 10, "log_every": 3}, "`log_every` must divide `steps`"),
     ],
 )
-def test_a_wrong_setting_is_an_error(change, message):
+def test_a_wrong_setting_is_an_error(change, message, as_users_have_it):
     with pytest.raises(ValueError, match=message):
         DistillConfig(**change)

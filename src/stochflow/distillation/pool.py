@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike
 from ..data.pairs import Pairs
 from ..laws import Support
 from ..sde import SDE, AbstractSolver
-from ..sde.solvers import draw_increment
+from ..sde.solvers import Increments, draw_increment
+from .even import block_increments, number_of_blocks, shifted, sobol_points
 from .starts import Box, StartLaw, States
 
 # Gaps up to this many horizons are learnt: the very last has pairs on both sides of it.
@@ -40,17 +41,19 @@ class Pool(eqx.Module):
     start_fraction: float = eqx.field(static=True)
 
     def draw(self, batch: int, turn: Int[Array, ""] | int, *, key: PRNGKeyArray) -> Pairs:
-        """Pairs whose gap is uniform or, for every other one, the square of that: short gaps change the fastest.
+        """Pairs whose gap is uniform or, for half of them, the square of that: short gaps change the fastest.
 
-        Batches take turns through the paths, so that all serve alike, and gaps are spread evenly over a batch. A path
-        and its mirror image come together, with the same gap: in their mean most of the noise is gone.
+        Batches take turns through the paths, so that all serve alike, and gaps are spread evenly over a batch. Paths
+        come in the order of their Sobol points: those of about the same gap are spread evenly, too. A path and its
+        mirror image come together, with the same gap: in their mean most of the noise is gone.
         """
         lag_key, start_key, share_key = jr.split(key, 3)
         twins = batch // 2
         path = self.order[(turn * twins + jnp.arange(twins)) % self.finite]
         longest = min(round(MARGIN * self.rows), self.paths.shape[0] - 1)
-        even = (jnp.arange(twins) // 2 + jr.uniform(lag_key, (twins,))) / (twins / 2)
-        lag = jnp.where(jnp.arange(twins) % 2 == 0, even, jnp.square(even)) * longest
+        # Turned by chance, or a path would have the same gap whenever its turn comes.
+        even = 2 * ((jnp.arange(twins) / twins + jr.uniform(lag_key)) % 1)
+        lag = jnp.where(even < 1, even, jnp.square(even - 1)) * longest
         lag = 1 + lag.astype(jnp.int32).clip(0, longest - 1)
         first = jr.randint(start_key, (twins,), 0, self.paths.shape[0] - lag)
         first = jnp.where(jr.uniform(share_key, (twins,)) < self.start_fraction, 0, first)
@@ -88,21 +91,49 @@ class Simulator:
 
     def paths(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "rows paths dim"]:
         """In the user's units, not yet folded into the support. The second half starts where the first does and is
-        driven by the mirror image of its noise: means then need far fewer paths, and half the noise is saved."""
-        start_key, path_key = jr.split(key)
-        half = self.starts.draw(number // 2, edges=True, key=start_key)
-        x0 = jnp.concatenate([half, half])
+        driven by the mirror image of its noise: means then need far fewer paths, and half the noise is saved. Starts
+        and the noise over each eighth of the horizon are spread evenly (Sobol points)."""
+        point_key, start_key, path_key = jr.split(key, 3)
+        blocks, noise_dim = number_of_blocks(self.rows), self.sde.noise_dim
+        places = self.starts.size
+        points = shifted(sobol_points(number // 2, places + blocks * noise_dim), key=point_key)
+        half = self.starts.place(points[:, :places], key=start_key)
+        aims = block_increments(points[:, places:], noise_dim, blocks, self.horizon / blocks).astype(
+            half.dtype
+        )
         keys = jr.split(path_key, self.length)
-        h = self.dt
+        rows = self.rows // blocks
 
-        def row(x, item):
+        def row(carry, item):
+            x, left = carry
             i, key = item
-            t = i * self.substeps * h
-            x = advance(self.sde, self.scheme, x, t, h, self.substeps, mirrored=True, key=key)
-            return x, x
+            left = jnp.where(i % rows == 0, aims[jnp.minimum(i // rows, blocks - 1)], left)
+            steps_left = (rows - i % rows) * self.substeps
+            x, left = self._advance(x, left, i, jnp.where(i < self.rows, steps_left, 0), key)
+            return (x, left), x
 
-        _, rest = jax.lax.scan(row, x0, (jnp.arange(self.length), keys))
+        x0 = jnp.concatenate([half, half])
+        _, rest = jax.lax.scan(row, (x0, aims[0]), (jnp.arange(self.length), keys))
         return jnp.concatenate([x0[None], rest])
+
+    def _advance(self, x, left, i, steps_left, key):
+        """One row further, towards what is `left` of the increment of this stretch; freely if no steps of it are."""
+        h = jnp.asarray(self.dt, x.dtype)
+
+        def step(k, carry):
+            x, left = carry
+            dw_key, average_key = jr.split(jr.fold_in(key, k))
+            # Given what is left of a sum of `n` increments, the next one has a mean of 1/n of it.
+            share = jnp.where(steps_left > 0, 1 / jnp.maximum(steps_left - k, 1), 0.0).astype(x.dtype)
+            chance = lambda key: jr.normal(key, left.shape, x.dtype)
+            dw = share * left + jnp.sqrt(h * (1 - share)) * chance(dw_key)
+            average = dw / 2 + jnp.sqrt(h / 12) * chance(average_key)
+            both = Increments(*(jnp.concatenate([leaf, -leaf]) for leaf in (dw, average)))
+            t = (i * self.substeps + k) * h
+            one = lambda x, increment: self.scheme.step(self.sde, x, t, h, None, increment)
+            return jax.vmap(one)(x, both).astype(x.dtype), left - dw
+
+        return jax.lax.fori_loop(0, self.substeps, step, (x, left))
 
     def pool(self, number: int, units: Units, start_fraction: float, *, key: PRNGKeyArray) -> Pool:
         paths = self.paths(number, key=key)
@@ -111,8 +142,7 @@ class Simulator:
         folded = fold(paths)
         finite &= jnp.isfinite(folded).all(axis=(0, 2))
         finite = finite.reshape(2, -1).all(axis=0)
-        shuffled = jr.permutation(jr.fold_in(key, 1), number // 2)
-        order = shuffled[jnp.argsort(~finite[shuffled])]
+        order = jnp.argsort(~finite, stable=True)
         return Pool(folded, order, finite.sum(), self.rows, start_fraction)
 
 
@@ -124,22 +154,16 @@ def advance(
     h: ScalarLike,
     steps: int | Int[Array, ""],
     *,
-    mirrored: bool = False,
     key: PRNGKeyArray,
 ) -> Float[Array, "paths dim"]:
-    """`steps` steps of a whole batch from time `t`: noise for all from one key, the least that a solver can cost.
-
-    `mirrored`: the second half of the batch has the noise of the first with the other sign.
-    """
-    number = x.shape[0] // (2 if mirrored else 1)
+    """`steps` steps of a whole batch from time `t`: noise for all from one key, the least that a solver can cost."""
+    number = x.shape[0]
 
     def step(k, x):
         flat = draw_increment(
             jnp.asarray(h, x.dtype), number * sde.noise_dim, x.dtype, key=jr.fold_in(key, k)
         )
         increments = jax.tree.map(lambda leaf: leaf.reshape(number, sde.noise_dim), flat)
-        if mirrored:
-            increments = jax.tree.map(lambda leaf: jnp.concatenate([leaf, -leaf]), increments)
         one = lambda x, increment: scheme.step(sde, x, t + k * h, jnp.asarray(h, x.dtype), None, increment)
         return jax.vmap(one)(x, increments).astype(x.dtype)
 

@@ -21,8 +21,8 @@ ROOM = 0.125
 class Box(eqx.Module):
     """Uniform between two corners; each coordinate is spread evenly (a Latin hypercube).
 
-    With `edges`, for what a fit is to learn from: between the outer corners, and with the density of Chebyshev's nodes,
-    higher towards the faces. A fit has neighbours on one side only there, and is at its worst.
+    What a fit is to learn from, `place`, lies between the outer corners, with the density of Chebyshev's nodes, higher
+    towards the faces. A fit has neighbours on one side only there, and is at its worst.
     """
 
     low: Float[Array, " dim"]
@@ -30,17 +30,25 @@ class Box(eqx.Module):
     outer_low: Float[Array, " dim"]
     outer_high: Float[Array, " dim"]
 
+    @property
+    def size(self) -> int:
+        """How many numbers between 0 and 1 `place` takes for a start."""
+        return self.low.shape[0]
+
+    def place(self, shares: Float[Array, "number size"], *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
+        """Starts for a fit, one a row of numbers between 0 and 1."""
+        share = jnp.square(jnp.sin(jnp.pi / 2 * shares)).astype(self.low.dtype)
+        return self.outer_low[None] + share * (self.outer_high - self.outer_low)[None]
+
     @eqx.filter_jit
-    def draw(self, number: int, *, edges: bool = False, key: PRNGKeyArray) -> Float[Array, "number dim"]:
+    def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
         order_key, place_key = jr.split(key)
         shape = number, self.low.shape[0]
         cell = jr.permutation(
             order_key, jnp.broadcast_to(jnp.arange(number)[:, None], shape), independent=True
         )
         share = (cell + jr.uniform(place_key, shape, self.low.dtype)) / number
-        share = jnp.square(jnp.sin(jnp.pi / 2 * share)) if edges else share
-        low, high = (self.outer_low, self.outer_high) if edges else (self.low, self.high)
-        return low[None] + share * (high - low)[None]
+        return self.low[None] + share * (self.high - self.low)[None]
 
 
 class States(eqx.Module):
@@ -48,8 +56,16 @@ class States(eqx.Module):
 
     states: Float[Array, "states dim"]
 
+    @property
+    def size(self) -> int:
+        return 1
+
+    def place(self, shares: Float[Array, "number size"], *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
+        number = self.states.shape[0]
+        return self.states[jnp.minimum((shares[:, 0] * number).astype(jnp.int32), number - 1)]
+
     @eqx.filter_jit
-    def draw(self, number: int, *, edges: bool = False, key: PRNGKeyArray) -> Float[Array, "number dim"]:
+    def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
         return self.states[jr.randint(key, (number,), 0, self.states.shape[0])]
 
 
@@ -58,8 +74,15 @@ class StartLaw(eqx.Module):
 
     function: Callable
 
+    @property
+    def size(self) -> int:
+        return 0
+
+    def place(self, shares: Float[Array, "number size"], *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
+        return self.draw(shares.shape[0], key=key)
+
     @eqx.filter_jit
-    def draw(self, number: int, *, edges: bool = False, key: PRNGKeyArray) -> Float[Array, "number dim"]:
+    def draw(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "number dim"]:
         return jax.vmap(lambda key: jnp.asarray(self.function(key), jnp.result_type(float)))(
             jr.split(key, number)
         )
@@ -76,6 +99,10 @@ def make_starts(starts: Starts, dim: int, support: Support, *, key: PRNGKeyArray
         return made
     if isinstance(starts, tuple):
         return _box(starts, dim, support)
+    if isinstance(starts, list) and len(starts) == 2:
+        raise ValueError(
+            "`starts` as a list of two may be a box or two states: pass a tuple (low, high), or an array of states."
+        )
     states = np.asarray(starts)
     if states.ndim != 2 or states.shape[1] != dim or not len(states):
         raise ValueError(
