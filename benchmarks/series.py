@@ -95,6 +95,11 @@ def run(name: str, folder: Path, keep: float) -> dict:
     }
 
 
+def within(row: dict) -> str:
+    """The share within 90 % intervals, with the standard error of as many stretches as lie apart."""
+    return f"{row['coverage']:.1%} ± {100 * row['coverage_error']:.1f}"
+
+
 def markdown(found: dict) -> str:
     """The table of one series, as the tutorials have it."""
     heads = ["channel", "gap", "forecasts", "CRPS", "persistence", "Ornstein–Uhlenbeck", "relative", "within"]
@@ -102,7 +107,7 @@ def markdown(found: dict) -> str:
     for row in found["scores"]:
         numbers = (f"{row[name]:.4g}" for name in ("crps", "persistence", "ornstein_uhlenbeck"))
         cells = row["channel"], row["gap"], row["forecasts"], *numbers, f"{row['relative']:.3f}"
-        lines.append("| " + " | ".join(map(str, cells)) + f" | {row['coverage']:.1%} |")
+        lines.append("| " + " | ".join(map(str, cells)) + f" | {within(row)} |")
     return "\n".join(lines)
 
 
@@ -133,7 +138,7 @@ def main() -> None:
                 print(
                     f"  {row['channel']:>5} {row['gap']:>6}  {row['forecasts']:>5} forecasts  CRPS {row['crps']:.4f}  "
                     f"persistence {row['persistence']:.4f}  OU {row['ornstein_uhlenbeck']:.4f}  "
-                    f"relative {row['relative']:.3f}  within 90 % {row['coverage']:.3f}"
+                    f"relative {row['relative']:.3f}  within 90 % {within(row)}"
                     + (f"  over all rows' {row['crps'] / row['whole']:.3f}" if "whole" in row else ""),
                     flush=True,
                 )

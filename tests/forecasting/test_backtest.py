@@ -8,6 +8,7 @@ import pytest
 import scoringrules
 
 from stochflow import Forecaster
+from stochflow.forecasting.backtest import _error_of_mean, _stretches
 from stochflow.forecasting.forecaster import _rows_among
 from stochflow.forecasting.frames import as_frame, find_columns, read_panel
 from stochflow.forecasting.origins import find_origins, truncated
@@ -142,6 +143,24 @@ def test_an_origin_knows_nothing_of_what_comes_after(panel):
         assert 1.0 - 1e-6 <= panel.times[i][end] - panel.times[i][start] <= 1.1 + 0.4
         assert not np.isnan(panel.values[i][[start, end]]).any()
     assert not ((origins.series == 0) & (origins.start == 10)).any()
+
+
+def test_forecasts_of_one_stretch_count_as_one():
+    values = np.random.default_rng(0).normal(size=50)
+    alone = _error_of_mean(values, np.arange(50))
+    assert np.isclose(alone, values.std(ddof=1) / np.sqrt(50))
+    assert np.isclose(_error_of_mean(np.repeat(values, 7), np.repeat(np.arange(50), 7)), alone)
+    assert np.isnan(_error_of_mean(values, np.zeros(50)))
+
+
+def test_a_stretch_is_of_one_series_and_as_long_as_the_gap(panel):
+    origins = find_origins(panel, 1.0, 0.2, [0, 0], [50, 50], 100)
+    stretch = _stretches(panel, origins, 1.0)
+    starts = np.array([panel.times[i][s] for i, s in zip(origins.series, origins.start, strict=True)])
+    for number in np.unique(stretch):
+        assert len(set(origins.series[stretch == number])) == 1
+        assert np.ptp(starts[stretch == number]) <= 1.0
+    assert 16 <= len(np.unique(stretch)) <= 26  # two series of about nine gaps each
 
 
 def test_no_gap_so_long_no_origin(panel):

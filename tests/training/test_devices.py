@@ -17,7 +17,7 @@ def folder(tmp_path_factory):
 
 
 def run(*args):
-    env = os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    env = os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"}
     return subprocess.run(
         [sys.executable, SCRIPT, *args], check=False, capture_output=True, text=True, env=env
     )

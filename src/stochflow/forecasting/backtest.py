@@ -28,13 +28,16 @@ def check_backtest(gaps: Any, folds: Any, start: Any, origins: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class GapScore:
-    """What a back-test says of one channel at one gap. `relative` is the CRPS over that of the better baseline."""
+    """What a back-test says of one channel at one gap. `relative` is the CRPS over that of the better baseline;
+    `coverage_error` the standard error of `coverage`: forecasts that overlap say the same thing again, so those of one
+    stretch of the gap count as one."""
 
     channel: str
     gap: str
     forecasts: int
     crps: float
     coverage: float
+    coverage_error: float
     persistence: float
     ornstein_uhlenbeck: float
     seasonal: float | None
@@ -83,6 +86,8 @@ def backtest(
             draws = draw(model, truncated(panel, origins), panel, origins)
             truth = np.array([panel.values[i][e] for i, e in zip(origins.series, origins.end, strict=True)])
             ours = {"crps": crps_of_draws(draws, truth), "coverage": inside_central(draws, truth)}
+            apart = _stretches(panel, origins, gap) + sum(len(part["stretch"]) for part in found[gap])
+            ours["stretch"] = np.repeat(apart[:, None], truth.shape[1], axis=1)
             found[gap].append(ours | references.crps(panel, origins))
     return [
         _score(name, c, show(gap), parts)
@@ -99,6 +104,25 @@ def _head(panel: Panel, rows: Sequence[int]) -> Panel:
     return panel.heads(kept, [rows[i] for i in kept])
 
 
+def _stretches(panel: Panel, origins: Origins, gap: float) -> np.ndarray:
+    """Which stretch of the gap, of which series, each forecast starts in: a number below that of the forecasts."""
+    starts = np.array([panel.times[i][s] for i, s in zip(origins.series, origins.start, strict=True)])
+    both = np.stack([origins.series, np.floor((starts - starts.min()) / gap)], axis=1)
+    return np.unique(both, axis=0, return_inverse=True)[1].ravel()
+
+
+def _error_of_mean(values: np.ndarray, stretch: np.ndarray) -> float:
+    """The standard error of a mean of values that go together within a stretch (Liang and Zeger, 1986)."""
+    _, which = np.unique(stretch, return_inverse=True)
+    sums = np.bincount(which, values - values.mean())
+    number = len(sums)
+    return (
+        math.nan
+        if number < 2
+        else float(np.sqrt(np.square(sums).sum() * number / (number - 1)) / len(values))
+    )
+
+
 def _score(name, channel, gap, parts) -> GapScore:
     joined = {what: np.concatenate([part[what][:, channel] for part in parts]) for what in parts[0]}
     # Not where the channel was not seen, or never before.
@@ -110,6 +134,9 @@ def _score(name, channel, gap, parts) -> GapScore:
         forecasts=int(scored.sum()),
         crps=mean("crps"),
         coverage=mean("coverage"),
+        coverage_error=_error_of_mean(joined["coverage"][scored], joined["stretch"][scored])
+        if scored.any()
+        else math.nan,
         persistence=mean("persistence"),
         ornstein_uhlenbeck=mean("ornstein_uhlenbeck"),
         seasonal=mean("seasonal") if "seasonal" in parts[0] else None,
