@@ -208,6 +208,44 @@ def test_the_solver_is_the_best_that_fits_the_noise():
         assert type(choose_solver(system, None, find_symmetries(system, states, times))).__name__ == name
 
 
+def _chain(dim=6, drift=None, diffusion=None):
+    near = lambda x: x - x**3 + jnp.roll(x, 1) + jnp.roll(x, -1)
+    return SDE.autonomous(drift or near, diffusion or (lambda x: 0.3 + 0.1 * x**2), dim)
+
+
+RINGS = {
+    "a chain": (_chain(), True),
+    "that runs one way": (_chain(drift=lambda x: jnp.sin(jnp.roll(x, 1) - jnp.roll(x, -2))), True),
+    "too short": (_chain(dim=4), False),
+    "one place is another": (
+        _chain(drift=lambda x: jnp.roll(x, 1) + jnp.roll(x, -1) + jnp.arange(6.0)),
+        False,
+    ),
+    "noise of one place is another": (_chain(diffusion=lambda x: 1 + jnp.arange(6.0)), False),
+    "all drive each": (_chain(drift=lambda x: x.mean() - x), False),
+    "nobody drives another": (_chain(drift=lambda x: -x), False),
+    "an open chain": (_chain(drift=lambda x: jnp.roll(x, 1).at[0].set(0.0) - x), False),
+}
+
+
+@pytest.mark.parametrize(("system", "is_one"), RINGS.values(), ids=RINGS.keys())
+def test_a_ring_is_seen(system, is_one, getkey):
+    states = jr.normal(getkey(), (16, system.dim))
+    assert find_symmetries(system, states, jnp.zeros(16)).ring == is_one
+
+
+def test_a_ring_is_distilled_by_networks_of_a_ring(getkey):
+    config = dataclasses.replace(TINY, steps=100, paths=128)
+    starts = lambda key: jr.normal(key, (6,))
+    made = distill(_chain(), starts=starts, horizon=0.5, config=config, key=getkey())
+    assert made.flow.law.ring
+    assert len(set(made.flow.scale.tolist())) == 1
+    plain = dataclasses.replace(config, ring=False)
+    assert not distill(_chain(), starts=starts, horizon=0.5, config=plain, key=getkey()).flow.law.ring
+    with pytest.raises(ValueError, match="`ring` must not be True unless each coordinate is driven"):
+        distill(OU, starts=BOX, horizon=1.0, config=dataclasses.replace(TINY, ring=True), key=getkey())
+
+
 def test_a_step_is_found_that_is_fine_enough(getkey):
     slow, stiff = (sde.ornstein_uhlenbeck([rate], [0.0], [1.0]) for rate in (1.0, 30.0))
     x0 = jr.normal(getkey(), (256, 1))
@@ -261,6 +299,8 @@ def test_what_cannot_be_distilled_says_why_in_a_sentence(change, message, as_use
         ({"clock": None}, "`clock` must be one of saturating, linear; got None"),
         ({"solver": "rk4"}, "`solver` must be one of None, euler_maruyama, .* got 'rk4'"),
         ({"tails": 1}, "`tails` must be True or False; got 1"),
+        ({"ring": "yes"}, "`ring` must be True, False or None; got 'yes'"),
+        ({"ring": True, "tails": True}, "`ring` does not go with `tails` or triangular splines"),
         ({"paths": 7}, "`paths` must be a positive even integer; got 7"),
         ({"onward": -1.0}, "`onward` must be at least 0"),
         ({"scales": 4}, "`scales` must be an integer from 0 to 3"),

@@ -83,6 +83,10 @@ FLOWS = {
         tails=True,
         cond_dim=2,
     ),
+    "6 dims, ring": _model(StochasticFlow, 6, ring=True, scales=(0.5,)),
+    "5 dims, ring, spline, not autonomous, covariates": _model(
+        StochasticFlow, 5, ring=True, coupling="spline", bins=4, layers=1, autonomous=False, cond_dim=2
+    ),
     "1 dim, local": _local(1),
     "2 dims, local, corrected": _local(2, corrected=True),
     "1 dim, spline": _model(StochasticFlow, 1, coupling="spline"),

@@ -61,6 +61,8 @@ LAWS = {
     "correlated, scales, bins": _flow(coupling="spline", correlated=True, scales=(0.1, 1.0), bins=5),
     "lenses, four splines": _flow(coupling="spline", lenses=3, spline_layers=4),
     "linear": _flow(depth=0, layers=0),
+    "ring": _flow(6, ring=True),
+    "ring, spline": _flow(6, ring=True, coupling="spline", depth=1),
     "on a support": Transformed(_flow(), Support(["positive", (-2.0, 9.0)], [3.0, 1.0])),
     "relative": Relative(_flow(), (1,)),
     "standardised flow": Standardised(_flow(), [1.0, 2.0], [0.5, 3.0], 2.5, 10.0),

@@ -21,6 +21,8 @@ class DistillConfig:
 
     - `width`, `depth`, `layers`, `coupling`, `bins`, `tails`, `octaves`, `clock`: of the flow. Smaller is faster to
         sample: a flow need only be as exact as the solver that it replaces.
+    - `ring`: networks that see the neighbours of a coordinate, with the same weights everywhere. By default they do if
+        the SDE is such a ring: each coordinate is driven by those near it, and as all others are.
     - `scales`: at how many scales of its own the networks see the gap, of 1/8, 1/2 and 1/32 of the horizon. Laws change
         the fastest at short gaps.
 
@@ -58,6 +60,7 @@ class DistillConfig:
     tails: bool = False
     octaves: int = 0
     scales: int = 0
+    ring: bool | None = None
     clock: str = "saturating"
     steps: int = 20_000
     batch_size: int = 1024
@@ -84,6 +87,10 @@ class DistillConfig:
         check_sizes(**{name: getattr(self, name) for name in ("width", "depth", "layers", "bins", "octaves")})
         if not isinstance(self.tails, bool):
             raise ValueError(f"`tails` must be True or False; got {self.tails!r}.")
+        if not isinstance(self.ring, bool | None):
+            raise ValueError(f"`ring` must be True, False or None; got {self.ring!r}.")
+        if self.ring and (self.tails or self.coupling == "triangular"):
+            raise ValueError("`ring` does not go with `tails` or triangular splines.")
         known = {"coupling": COUPLINGS, "clock": CLOCKS, "solver": (None, *SOLVERS)}
         for name, names in known.items():
             listed = ", ".join(map(str, names))

@@ -26,6 +26,7 @@ from .pool import Pool, Simulator, Units
 from .probe import (
     PROBED,
     TEST_PATHS,
+    Symmetries,
     check_shapes,
     choose_solver,
     choose_steps,
@@ -105,12 +106,19 @@ def distill(
         raise ValueError(f"`horizon` must be positive and finite; got {horizon}.")
     check_shapes(sde)
     flow_key, probe_key, path_key, held_key, train_key = jr.split(key, 5)
-    simulator, units, relative, autonomous = _prepare(sde, starts, float(horizon), support, config, probe_key)
+    simulator, units, symmetries = _prepare(sde, starts, float(horizon), support, config, probe_key)
+    relative = symmetries.relative
     # What nothing depends on is driven by the rest, and comes last.
     order = sorted(range(sde.dim), key=lambda i: i in relative)
     full = sde.noise == "full"
     flow = StochasticFlow(
-        sde.dim, autonomous=autonomous, correlated=full, order=order, **config.flow(), key=flow_key
+        sde.dim,
+        autonomous=symmetries.autonomous,
+        correlated=full,
+        order=order,
+        ring=symmetries.ring,
+        **config.flow(),
+        key=flow_key,
     )
     model = Relative(flow, relative) if relative else flow
     refresh = _make_refresh(simulator, units, config, path_key)
@@ -140,7 +148,7 @@ def distill(
 
 
 def _prepare(sde, starts, horizon, support, config, key):
-    """The simulator, the units, the coordinates that are only seen as displacements, and whether time matters not."""
+    """The simulator, the units, and the symmetries that the flow is to have."""
     start_key, draw_key, time_key, step_key, path_key = jr.split(key, 5)
     intervals = ["real"] * sde.dim if support is None else list(support)
     if len(intervals) != sde.dim:
@@ -158,12 +166,26 @@ def _prepare(sde, starts, horizon, support, config, key):
     substeps = max(1, math.ceil(steps / config.rows))
     simulator = Simulator(sde, made, scheme, horizon, config.rows, substeps, config.onward)
     relative = tuple(i for i in symmetries.relative if region.bounds[i] == (-math.inf, math.inf))
-    units = _units(simulator, region, relative, path_key)
-    return simulator, units, relative, symmetries.autonomous
+    symmetries = dataclasses.replace(symmetries, relative=relative, ring=_ring(symmetries, region, config))
+    return simulator, _units(simulator, region, symmetries, path_key), symmetries
 
 
-def _units(simulator, region, relative, key) -> Units:
-    """Mean and standard deviation on the line; for displacements, zero and the size of the longest."""
+def _ring(symmetries: Symmetries, region: Support, config: DistillConfig) -> bool:
+    """Whether the flow is one of a ring: as the config says or, if it does not, as the SDE is."""
+    plain = not config.tails and config.coupling != "triangular" and len(set(region.bounds)) == 1
+    if config.ring is None:
+        return symmetries.ring and plain and not symmetries.relative
+    if config.ring and not symmetries.ring:
+        raise ValueError(
+            "`ring` must not be True unless each coordinate is driven by those near it, as all others are, and by noise of "
+            "its own."
+        )
+    return config.ring
+
+
+def _units(simulator, region, symmetries, key) -> Units:
+    """Mean and standard deviation on the line; for displacements, zero and the size of the longest; in a ring, the same
+    for all."""
     everywhere = lambda function: jax.vmap(jax.vmap(function))
     folded = np.asarray(
         jax.jit(lambda key: everywhere(region.fold)(simulator.paths(TEST_PATHS, key=key)))(key)
@@ -171,12 +193,16 @@ def _units(simulator, region, relative, key) -> Units:
     folded = folded[:, np.isfinite(folded).all(axis=(0, 2))]
     _require_most(folded.shape[1], TEST_PATHS, simulator.dt)
     distance = [_distance(folded[..., i], *bound) for i, bound in enumerate(region.bounds)]
+    if symmetries.ring:
+        distance = [sum(distance) / len(distance)] * len(distance)
     support = Support(region.bounds, jnp.asarray(distance, folded.dtype))
     line = np.asarray(jax.jit(everywhere(support.to_line))(folded), np.float64)
     line = line[:, np.isfinite(line).all(axis=(0, 2))]
     loc, scale = line.mean(axis=(0, 1)), line.std(axis=(0, 1))
-    for i in relative:
+    for i in symmetries.relative:
         loc[i], scale[i] = 0.0, np.sqrt(np.square(line[simulator.rows, :, i] - line[0, :, i]).mean())
+    if symmetries.ring:
+        loc[:], scale[:] = loc.mean(), scale.mean()
     if not (scale > 0).all():
         raise ValueError(
             f"every coordinate must move; coordinate {int(np.argmin(scale))} stays where it starts."

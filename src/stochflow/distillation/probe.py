@@ -7,6 +7,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..flows.nets import FIRST_REACH
 from ..sde import SDE, AbstractSolver, brownian_increments, coarsen, solve_driven
 from ..sde.solvers import SOLVERS, find_solver
 
@@ -57,26 +58,48 @@ def _derivatives(sde, states, times):
     by_time = jax.vmap(jax.jacfwd(both, argnums=0))(times, states)
     largest = lambda leaf: jnp.abs(leaf).reshape(-1, leaf.shape[-1]).max(axis=0)
     own = jnp.abs(by_state[1]).max(axis=(0, 2))  # [i, l]: of row i of the diffusion by coordinate l
-    return largest(by_state[0]) + largest(by_state[1]), own, [jnp.abs(leaf).max() for leaf in by_time]
+    driven = jnp.abs(by_state[0]).max(axis=0)  # [i, l]: of the drift of i by coordinate l
+    by_state = largest(by_state[0]) + largest(by_state[1])
+    return by_state, own, driven, [jnp.abs(leaf).max() for leaf in by_time]
 
 
 class Symmetries(eqx.Module):
-    """Coordinates that nothing depends on; whether time does not matter; whether noise is each coordinate's own."""
+    """Coordinates that nothing depends on; whether time does not matter; whether noise is each coordinate's own; and
+    whether all coordinates stand in a ring, each driven by its neighbours as all others are."""
 
     relative: tuple[int, ...] = eqx.field(static=True)
     autonomous: bool = eqx.field(static=True)
     own_noise: bool = eqx.field(static=True)
+    ring: bool = eqx.field(static=True)
 
 
 def find_symmetries(sde: SDE, states: Float[Array, "n dim"], times: Float[Array, " n"]) -> Symmetries:
     """From derivatives at many states and times: what is zero at all of them, exactly, is taken to be zero."""
-    by_state, own, by_time = _derivatives(sde, states, times)
+    by_state, own, driven, by_time = _derivatives(sde, states, times)
     relative = tuple(i for i, value in enumerate(np.asarray(by_state)) if value == 0)
     autonomous = all(float(value) == 0 for value in by_time)
     own = np.asarray(own)
-    return Symmetries(
-        relative, autonomous, sde.noise == "diagonal" and not own[~np.eye(sde.dim, dtype=bool)].any()
-    )
+    own_noise = sde.noise == "diagonal" and not own[~np.eye(sde.dim, dtype=bool)].any()
+    ring = own_noise and _is_local(np.asarray(driven)) and bool(_turns(sde, states, times))
+    return Symmetries(relative, autonomous, own_noise, ring)
+
+
+def _is_local(driven: np.ndarray) -> bool:
+    """Whether coordinates, at least as many as a ring's network sees at once, are driven by some that stand near them
+    in the ring, and by none that is further away."""
+    dim = len(driven)
+    away = np.abs(np.subtract.outer(np.arange(dim), np.arange(dim)))
+    away = np.minimum(away, dim - away)
+    return bool(dim > 2 * FIRST_REACH and not driven[away > FIRST_REACH].any() and driven[away > 0].any())
+
+
+@eqx.filter_jit
+def _turns(sde, states, times):
+    """Whether a state that is turned by one place moves as the state itself does, turned by one place."""
+    both = lambda t, x: jnp.stack([sde.drift(t, x, None), sde.diffusion(t, x, None)])
+    here = jax.vmap(both)(times, states)
+    turned = jax.vmap(both)(times, jnp.roll(states, 1, axis=1))
+    return jnp.allclose(turned, jnp.roll(here, 1, axis=2), rtol=1e-4, atol=1e-5)
 
 
 def choose_solver(sde: SDE, name: str | None, symmetries: Symmetries) -> AbstractSolver:

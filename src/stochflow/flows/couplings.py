@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..laws.joins import joined
 from .activations import tanh
-from .nets import MLP
+from .nets import MLP, RingNet
 from .splines import (
     rational_quadratic,
     rational_quadratic_inverse,
@@ -52,13 +52,27 @@ class AffineCoupling(AbstractGatedBijection):
     the log-scale is learnt. Gate *inside* the tanh: outside it the scale is unbounded in the gap.
     """
 
-    net: MLP
+    net: MLP | RingNet
     bound: Float[Array, " dim"]
     mask: tuple[bool, ...] = eqx.field(static=True)
 
-    def __init__(self, mask: tuple[bool, ...], cond_size: int, *, width: int, depth: int, key: PRNGKeyArray):
+    def __init__(
+        self,
+        mask: tuple[bool, ...],
+        cond_size: int,
+        *,
+        width: int,
+        depth: int,
+        ring: bool = False,
+        key: PRNGKeyArray,
+    ):
         dim = len(mask)
-        self.net = MLP(dim + cond_size, 2 * dim, width=width, depth=depth, key=key)
+        sizes = {"width": width, "depth": depth}
+        self.net = (
+            RingNet(dim, 2, cond_size - dim, 2, **sizes, key=key)
+            if ring
+            else MLP(dim + cond_size, 2 * dim, **sizes, key=key)
+        )
         self.bound = jnp.ones(dim)
         self.mask = mask
 
@@ -84,7 +98,7 @@ class SplineCoupling(AbstractGatedBijection):
     where $B$ standard deviations are a natural range, and where one layer gives several modes.
     """
 
-    net: MLP
+    net: MLP | RingNet
     bound: Float[Array, " dim"]
     mask: tuple[bool, ...] = eqx.field(static=True)
     bins: int = eqx.field(static=True)
@@ -99,10 +113,16 @@ class SplineCoupling(AbstractGatedBijection):
         depth: int,
         bins: int = 12,
         half_width: float = 5.0,
+        ring: bool = False,
         key: PRNGKeyArray,
     ):
         dim, moved = len(mask), mask.count(False)
-        self.net = MLP(dim + cond_size, (3 * bins - 1) * moved, width=width, depth=depth, key=key)
+        sizes, knots = {"width": width, "depth": depth}, 3 * bins - 1
+        self.net = (
+            RingNet(dim, 2, cond_size - dim, knots, **sizes, key=key)
+            if ring
+            else MLP(dim + cond_size, knots * moved, **sizes, key=key)
+        )
         self.bound = jnp.full(moved, 3.0, jnp.result_type(float))
         self.mask = mask
         self.bins = bins
@@ -118,7 +138,10 @@ class SplineCoupling(AbstractGatedBijection):
         moved = [i for i, kept in enumerate(self.mask) if not kept]
         pick = lambda v: jnp.stack([v[i] for i in moved])
         kept = jnp.array(self.mask, x.dtype)
-        raw = self.net(jnp.concatenate([kept * x, c])).reshape(len(moved), 3 * self.bins - 1)
+        raw = self.net(jnp.concatenate([kept * x, c]))
+        if isinstance(self.net, RingNet):  # knots of all places, of which those that stay have none
+            raw = raw.reshape(-1, x.shape[0]).T[jnp.array(moved)]
+        raw = raw.reshape(len(moved), 3 * self.bins - 1)
         new, log_slope = _bend(spline, pick(x), raw, pick(gate), self.bound, self.half_width)
         row = {i: new[j] for j, i in enumerate(moved)}
         return jnp.stack([row[i] if i in row else x[i] for i in range(len(self.mask))]), log_slope.sum()

@@ -12,7 +12,7 @@ from ..laws import AbstractTransition, check_state, hold_log_prob, hold_sample, 
 from .activations import softplus
 from .clocks import AbstractClock, make_clock
 from .lenses import Lenses
-from .nets import MLP
+from .nets import MLP, RingNet
 from .stack import BINS, SPLINE_LAYERS, Base, GatedStack, check_sizes, make_condition
 from .tails import tail_weight
 
@@ -64,10 +64,13 @@ class StochasticFlow(AbstractTransition):
         itself, for laws that are decided near a saddle.
     - `order`: of the coordinates, for triangular splines and correlated noise, both of which see each coordinate given
         those before it: best from what moves by itself to what is driven by it. As they are numbered by default.
+    - `ring`: the coordinates stand in a ring, each is driven by those near it, and the law is the same everywhere along
+        it: particles in a chain, a field on a circle. Networks then see the neighbours of a coordinate, with the same
+        weights for all. Not with `tails`, `correlated`, `lenses` or triangular splines.
     - `key`: for the initial weights.
     """
 
-    net: MLP
+    net: MLP | RingNet
     stack: GatedStack
     clock: AbstractClock
     lenses: Lenses | None
@@ -100,6 +103,7 @@ class StochasticFlow(AbstractTransition):
         scales: Sequence[float] = (),
         lenses: int = 0,
         order: Sequence[int] = (),
+        ring: bool = False,
         key: PRNGKeyArray,
     ):
         dim, cond_dim = check_sizes(dim=dim, cond_dim=cond_dim)
@@ -110,6 +114,8 @@ class StochasticFlow(AbstractTransition):
         for name, lengths in (("periods", periods), ("scales", scales)):
             if not all(length > 0 for length in lengths):
                 raise ValueError(f"`{name}` must be positive; got {tuple(lengths)}.")
+        if ring and (tails or correlated or lenses or coupling == "triangular"):
+            raise ValueError("`ring` does not go with `tails`, `correlated`, `lenses` or triangular splines.")
         waves_and_scales = 2 * (octaves + len(periods) + len(scales))
         cond_size = dim + lenses + 1 + waves_and_scales + (not autonomous) + cond_dim
         out_size = (3 if tails else 2) * dim + (dim * (dim - 1) // 2 if correlated else 0)
@@ -123,9 +129,15 @@ class StochasticFlow(AbstractTransition):
             bins=bins,
             spline_layers=spline_layers,
             order=_checked_order(order, dim),
+            ring=ring,
             key=stack_key,
         )
-        self.net = MLP(cond_size, out_size + self.stack.knots, width=width, depth=depth, key=net_key)
+        sizes = {"width": width, "depth": depth}
+        self.net = (
+            RingNet(dim, 1, cond_size - dim, 2, **sizes, key=net_key)
+            if ring
+            else MLP(cond_size, out_size + self.stack.knots, **sizes, key=net_key)
+        )
         self.clock = make_clock(clock, dim)
         self.lenses = Lenses(dim, lenses, key=jr.fold_in(key, 2)) if lenses else None
         self.dim = dim
@@ -140,6 +152,11 @@ class StochasticFlow(AbstractTransition):
     @property
     def homogeneous(self) -> bool:
         return self.autonomous
+
+    @property
+    def ring(self) -> bool:
+        """Whether it was made for coordinates that stand in a ring."""
+        return isinstance(self.net, RingNet)
 
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
         return self.prepared_transform_and_log_prob(noise, self.prepare(x_s, s, t, u))

@@ -1,4 +1,4 @@
-"""The one network that the flows are made of."""
+"""The two networks that the flows are made of: one for any state, one for states that stand in a ring."""
 
 from collections.abc import Sequence
 
@@ -14,6 +14,10 @@ from .activations import silu
 LAST_LAYER_SCALE = 0.01
 # Numbers of single precision in a vector register: XLA's products are slower for six columns than for eight.
 LANES = 8
+
+
+# Places on either side that the first layer of a ring's network sees, and those between.
+FIRST_REACH, REACH = 2, 1
 
 
 class MLP(eqx.Module):
@@ -47,6 +51,59 @@ class MLP(eqx.Module):
             x = silu(x + bias) @ weight
         number = self.biases[-1].shape[0]
         return (x if x.shape[0] == number else x[:number]) + self.biases[-1]
+
+
+class RingNet(eqx.Module):
+    r"""A network for numbers that stand in a ring, place by place, with the same weights everywhere.
+
+    Its input is `fields` vectors of `dim` numbers, one a place, and then numbers that hold for all places; its output
+    `out_fields` such vectors. The first layer sees two places on either side, those between one, the last none; between
+    them is SiLU. Rows of a weight are those of each neighbour in turn, then those of what holds for all.
+    """
+
+    weights: tuple[Float[Array, "_ _"], ...]
+    biases: tuple[Float[Array, " _"], ...]
+    dim: int = eqx.field(static=True)
+    fields: int = eqx.field(static=True)
+
+    def __init__(
+        self, dim: int, fields: int, rest: int, out_fields: int, *, width: int, depth: int, key: PRNGKeyArray
+    ):
+        first = (2 * FIRST_REACH + 1) * fields + rest
+        between = [(2 * REACH + 1) * width] * (depth - 1)
+        keys = jr.split(key, depth + 1)
+        sizes = [(first, width), *((size, width) for size in between), (width, out_fields)]
+        sizes = sizes if depth else [(first, out_fields)]
+        scales = [*[1.0] * depth, LAST_LAYER_SCALE]
+        self.weights = tuple(
+            scale * jr.normal(k, shape) / jnp.sqrt(shape[0])
+            for k, shape, scale in zip(keys, sizes, scales, strict=True)
+        )
+        self.biases = tuple(jnp.zeros(m) for _, m in sizes)
+        self.dim = dim
+        self.fields = fields
+
+    def __call__(self, x: Float[Array, " size"]) -> Float[Array, " out"]:
+        places = x[: self.fields * self.dim].reshape(self.fields, self.dim).T
+        head, *weights = self.weights
+        number = (2 * FIRST_REACH + 1) * self.fields
+        same = x[self.fields * self.dim :] @ head[number:] + self.biases[0]
+        y = _convolved(places, head[:number], FIRST_REACH) + same[None]
+        for i, (weight, bias) in enumerate(zip(weights, self.biases[1:], strict=True), 1):
+            y = silu(y)
+            y = (y @ weight if i == len(weights) else _convolved(y, weight, REACH)) + bias[None]
+        return y.T.ravel()
+
+
+def _convolved(
+    y: Float[Array, "dim fields"], weight: Float[Array, "near out"], reach: int
+) -> Float[Array, "dim out"]:
+    """At each place a product with what stands there and so many places on either side: on a CPU in half the time that
+    it takes to put the neighbours side by side first."""
+    around = jnp.concatenate([y[-reach:], y, y[:reach]])
+    kernel = weight.reshape(2 * reach + 1, y.shape[1], weight.shape[1])
+    layout = ("NWC", "WIO", "NWC")
+    return jax.lax.conv_general_dilated(around[None], kernel, (1,), "VALID", dimension_numbers=layout)[0]
 
 
 def with_padded_widths(tree: PyTree) -> PyTree:

@@ -62,6 +62,7 @@ class GatedStack(eqx.Module):
         bins: int = BINS,
         spline_layers: int = SPLINE_LAYERS,
         order: tuple[int, ...] = (),
+        ring: bool = False,
         key: PRNGKeyArray,
     ):
         self.order = order or tuple(range(dim))
@@ -69,7 +70,7 @@ class GatedStack(eqx.Module):
         if coupling not in COUPLINGS:
             raise ValueError(f"`coupling` must be one of {', '.join(COUPLINGS)}; got {coupling!r}.")
         build = lambda cls, number, key, **options: tuple(
-            cls(alternating_mask(dim, i), cond_size, width=width, depth=depth, key=k, **options)
+            cls(alternating_mask(dim, i), cond_size, width=width, depth=depth, ring=ring, key=k, **options)
             for i, k in enumerate(jr.split(key, number) if number else [])
         )
         number = 0 if coupling != "spline" else 1 if dim == 1 else spline_layers

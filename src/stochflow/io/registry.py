@@ -198,6 +198,7 @@ ENTRIES = (
             "lenses": Whole(0, 256),
             "spline_layers": Whole(1, LAYERS.most),
             "order": Wholes(0, DIM.most),
+            "ring": Flag(),
         },
         later={
             "bins": BINS,
@@ -206,6 +207,7 @@ ENTRIES = (
             "lenses": 0,
             "spline_layers": SPLINE_LAYERS,
             "order": [],
+            "ring": False,
         },
         order=lambda flow: [] if flow.stack.order == tuple(range(flow.dim)) else list(flow.stack.order),
         bins=lambda flow: flow.stack.bins,
