@@ -72,3 +72,14 @@ def test_the_energy_distance_by_projections_is_the_energy_distance(dim, getkey):
     assert jnp.allclose(projected.mean, plain, rtol=0.1)
     same = projected_energy_distance(x, jr.normal(getkey(), x.shape), key=getkey())
     assert abs(same.mean) < 4 * same.se
+
+
+def test_samples_may_differ_in_size_and_the_distance_is_without_bias(getkey):
+    """Of one law: zero, in the mean over many groups, whatever the sizes; of two, what two of one size have."""
+    x, y = jr.normal(getkey(), (400, 12, 2)), jr.normal(getkey(), (400, 40, 2))
+    same = projected_energy_distance(x, y, directions=8, key=getkey())
+    assert abs(same.mean) < 4 * same.se
+    far = projected_energy_distance(x, y + 1, directions=8, key=getkey())
+    like = projected_energy_distance(x, y[:, :12] + 1, directions=8, key=getkey())
+    assert abs(far.mean - like.mean) < 4 * np.hypot(far.se, like.se)
+    assert far.mean > 20 * far.se

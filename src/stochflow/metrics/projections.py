@@ -13,7 +13,7 @@ from .estimates import AnyArray, Estimate, mean_and_se
 
 def projected_energy_distance(
     x: Float[AnyArray, "groups n dim"],
-    y: Float[AnyArray, "groups n dim"],
+    y: Float[AnyArray, "groups m dim"],
     *,
     directions: int = 32,
     key: PRNGKeyArray,
@@ -26,7 +26,8 @@ def projected_energy_distance(
     estimated without bias, and the standard error is that over groups. Directions are random, in the plane evenly
     spread; they add no bias, and noise in proportion to the distance itself.
     """
-    if x.shape != y.shape or len(x) < 2 or x.shape[1] < 2:
+    alike = len(x) == len(y) and x.shape[2] == y.shape[2]
+    if not alike or len(x) < 2 or min(x.shape[1], y.shape[1]) < 2:
         raise ValueError(
             f"`x` and `y` must both hold at least two groups of two samples; got shapes {x.shape}, {y.shape}."
         )
@@ -55,11 +56,11 @@ def _mean_projection(dim: int) -> float:
 
 
 def _on_a_line(x: np.ndarray, y: np.ndarray) -> float:
-    """The unbiased energy distance of two samples of numbers of one size."""
-    n = len(x)
+    """The unbiased energy distance of two samples of numbers."""
+    n, m = len(x), len(y)
     within_x, within_y = _sum_of_distances(x), _sum_of_distances(y)
     across = _sum_of_distances(np.concatenate([x, y])) - within_x - within_y
-    return 2 * across / n**2 - 2 * (within_x + within_y) / (n * (n - 1))
+    return 2 * across / (n * m) - 2 * within_x / (n * (n - 1)) - 2 * within_y / (m * (m - 1))
 
 
 def _sum_of_distances(x: np.ndarray) -> float:
