@@ -177,8 +177,8 @@ def _ring(symmetries: Symmetries, region: Support, config: DistillConfig) -> boo
         return symmetries.ring and plain and not symmetries.relative
     if config.ring and not symmetries.ring:
         raise ValueError(
-            "`ring` must not be True unless each coordinate is driven by those near it, as all others are, and by noise "
-            "of its own."
+            "`ring` must not be True unless each coordinate is driven by those near it, as all others are, and by "
+            "noise of its own."
         )
     return config.ring
 
