@@ -86,7 +86,7 @@ def examples() -> dict[str, Example]:
             langevin_chain(CHAIN),
             _thermal,
             1.0,
-            DistillConfig(width=64, layers=4, paths=8192, rows=32, batch_size=512, steps=5000),
+            DistillConfig(width=24, bins=6, scales=1, paths=8192, rows=32, batch_size=512, steps=4000),
             samples=4096,
         ),
     }
