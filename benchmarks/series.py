@@ -97,7 +97,9 @@ def run(name: str, folder: Path, keep: float) -> dict:
 
 def within(row: dict) -> str:
     """The share within 90 % intervals, with the standard error of as many stretches as lie apart."""
-    error = f" ± {100 * row['coverage_error']:.1f}" if "coverage_error" in row else ""  # files of before have none
+    error = (
+        f" ± {100 * row['coverage_error']:.1f}" if "coverage_error" in row else ""
+    )  # files of before have none
     return f"{row['coverage']:.1%}{error}"
 
 
