@@ -54,11 +54,14 @@ def test_it_prints_and_goes_to_json(right):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"gaps": [2.0]}, "`gaps` must lie between 0 and the horizon 1; got"),
-        ({"groups": 1}, "`groups` and `samples` must be at least 2; got 1"),
+        ({"gaps": [2.0]}, "`gaps` must be numbers between 0 and the horizon 1, in a list; got"),
+        ({"gaps": 1.0}, "`gaps` must be numbers between 0 and the horizon 1, in a list; got 1.0"),
+        ({"groups": 1}, "`groups` must be an integer of at least 2; got 1"),
+        ({"samples": 10.5}, "`samples` must be an integer of at least 2; got 10.5"),
+        ({"batch": 0}, "`batch` must be an integer of at least 1; got 0"),
     ],
 )
-def test_a_wrong_question_is_an_error(distilled, options, message):
+def test_a_wrong_question_is_an_error(distilled, options, message, as_users_have_it):
     with pytest.raises(ValueError, match=message):
         compare(distilled, **options, key=jr.key(0))
 

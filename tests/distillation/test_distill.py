@@ -11,7 +11,7 @@ import pytest
 
 import stochflow
 from stochflow import SDE, DistillConfig, distill, sde
-from stochflow.distillation.distill import _make_refresh
+from stochflow.distillation.distill import _make_refresh, _prepare
 from stochflow.distillation.pool import Simulator, Units
 from stochflow.distillation.probe import choose_solver, choose_steps, find_symmetries
 from stochflow.distillation.starts import ROOM, make_starts
@@ -234,6 +234,29 @@ def test_a_ring_is_seen(system, is_one, getkey):
     assert find_symmetries(system, states, jnp.zeros(16)).ring == is_one
 
 
+STEPS_IN = {
+    "a step in a coordinate": SDE.autonomous(
+        lambda x: -4 * jnp.sign(x), lambda x: 0.5 + 0 * x, 1, additive=True
+    ),
+    "a wall beyond the starts": SDE.autonomous(
+        lambda x: 1 - 20 * jnp.maximum(x - 1, 0), lambda x: 0.5 + 0 * x, 1, additive=True
+    ),
+}
+
+
+@pytest.mark.parametrize("system", STEPS_IN.values(), ids=STEPS_IN.keys())
+def test_what_has_no_slope_at_the_starts_may_matter_all_the_same(system, getkey):
+    _, _, found = _prepare(system, ([-1.0], [0.5]), 1.0, None, TINY, getkey())
+    assert found.relative == ()
+
+
+def test_a_step_in_time_is_no_law_without_time(getkey):
+    system = SDE(
+        lambda t, x, u: jnp.where(t > 0.5, 5.0, 0.0) - x, lambda t, x, u: 0.5 + 0 * x, 1, additive=True
+    )
+    assert not _prepare(system, ([-1.0], [1.0]), 1.0, None, TINY, getkey())[2].autonomous
+
+
 def test_a_ring_is_distilled_by_networks_of_a_ring(getkey):
     config = dataclasses.replace(TINY, steps=100, paths=128)
     starts = lambda key: jr.normal(key, (6,))
@@ -260,6 +283,16 @@ PLAIN = SDE.autonomous(lambda x: -x, lambda x: 0 * x + 0.3, 2)
     ("change", "message"),
     [
         ({"horizon": 0.0}, "`horizon` must be positive and finite; got 0"),
+        ({"horizon": "a"}, "`horizon` must be positive and finite; got 'a'"),
+        ({"horizon": True}, "`horizon` must be positive and finite; got True"),
+        ({"sde": 3}, "`sde` must be of `stochflow.SDE`; got 3"),
+        ({"config": None}, "`config` must be of `stochflow.DistillConfig`; got None"),
+        ({"support": "positive"}, "`support` must have an entry for each coordinate, in a list"),
+        ({"starts": (["a", "b"], ["c", "d"])}, "`starts` must have corners of numbers"),
+        ({"starts": lambda: 1}, "`starts` could not be called with a key"),
+        ({"key": 0}, "`key` must be a key of JAX's"),
+        ({"folder": 3}, "`folder` must be a path; got 3"),
+        ({"progress": "a"}, "`progress` must be True, False or None; got 'a'"),
         ({"starts": ([0.0, 1.0], [1.0, 1.0])}, "`starts` must have `low` below `high`; got"),
         ({"starts": ([0.0], [1.0])}, r"`starts` must have corners of shape \(2,\); got \(1,\)"),
         ({"starts": np.zeros((5, 3))}, r"states of shape \(n, 2\)"),
@@ -286,7 +319,7 @@ PLAIN = SDE.autonomous(lambda x: -x, lambda x: 0 * x + 0.3, 2)
 def test_what_cannot_be_distilled_says_why_in_a_sentence(change, message, as_users_have_it):
     given = {"sde": PLAIN, "starts": ([-1.0, -1.0], [1.0, 1.0]), "horizon": 1.0, "config": TINY} | change
     with pytest.raises(ValueError, match=message):
-        distill(given.pop("sde"), **given, key=jr.key(0))
+        distill(given.pop("sde"), **({"key": jr.key(0)} | given))
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,7 @@ def test_a_back_test_stands_beside_simple_laws():
         ({"gaps": [1.0], "start": 1.0}, "`start` must lie between 0 and 1"),
         ({"gaps": [1.0], "folds": 0}, "`folds` must be a positive integer"),
         ({"gaps": ["1d"]}, "`gaps` must be a number"),
+        ({"gaps": [1.0, 1]}, "`gaps` must differ; got"),
     ],
 )
 def test_a_back_test_that_cannot_be_says_so(ask, words):

@@ -106,6 +106,22 @@ def test_the_middle_is_that_of_the_laws_own_bridge():
     assert abs(found["y_hi90"][0] - high) < FAR * 2.1 * error
 
 
+@pytest.mark.parametrize("before", [0.1, 0.001])
+def test_near_the_next_row_the_middle_is_as_wide_as_the_law_is_over_what_is_left(before):
+    """Four channels, of which a draw that does not know of the next row meets all as good as never."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(np.cumsum(rng.normal(size=(200, 4)), axis=0), columns=list("abcd"))
+    frame = frame.assign(t=np.arange(200.0))
+    model = quick_fit(frame, time="t", values=list("abcd"))
+    found = model.impute(frame, times=[100 - before], samples=DRAWS)
+    law = model.predict(frame[:100], times=[99 + before], samples=2000)
+    for name in "abcd":
+        wide = float((found[f"{name}_hi90"] - found[f"{name}_lo90"]).iloc[0])
+        low, high = np.quantile(law[name], [0.05, 0.95])
+        assert 0.6 < wide / (high - low) < 1.6
+        assert abs(found[name][0] - frame[name][100]) < 1.5 * (high - low)
+
+
 def _density(model, panels, x, at):
     import jax
 

@@ -163,3 +163,46 @@ def test_a_kind_that_was_chosen_by_hand_is_said_to_be(partly_seen):
 def test_a_latent_flow_has_no_covariates(partly_seen):
     with pytest.raises(ValueError, match="covariates are for `kind='flow'`"):
         Forecaster(kind="latent").fit(partly_seen.assign(p=1.0), values=["y", "z"], past="p")
+
+
+@pytest.mark.parametrize(
+    ("settings", "change", "words"),
+    [
+        ({"horizon": 1e4}, {}, "`horizon` must be no longer than the longest series"),
+        ({"progress": 3}, {}, "`progress` must be True, False or None; got 3"),
+        ({}, {"folder": 3}, "`folder` must be a path; got 3"),
+        ({}, {"future": "push"}, "there is no column 'push'; the columns are unique_id, ds, y.$"),
+    ],
+)
+def test_what_cannot_be_fitted_says_so(settings, change, words, as_users_have_it):
+    with pytest.raises(ValueError, match=words):
+        quick_fit(ou_frame(40), Forecaster(**settings), **change)
+
+
+def test_no_covariates_may_be_said_with_none(as_users_have_it):
+    assert quick_fit(ou_frame(40), static=None, past=None, future=None).columns_.future == ()
+
+
+def test_integers_that_double_precision_merges_are_called_that():
+    frame = ou_frame(40).assign(ds=2**60 + np.arange(40))
+    with pytest.raises(
+        ValueError, match=r"integers beyond 2\*\*53, which double precision cannot tell apart"
+    ):
+        quick_fit(frame)
+
+
+def test_more_numbers_than_fit_in_memory_are_refused(as_users_have_it):
+    model = quick_fit(ou_frame(40))
+    with pytest.raises(ValueError, match="ask for fewer `samples`, times or series at once"):
+        model.predict(times=[100.0], samples=10**12)
+    with pytest.raises(ValueError, match="`paths` must be True or False; got 5"):
+        model.predict(times=[100.0], paths=5)
+
+
+@pytest.mark.parametrize("path", [None, 3])
+def test_a_path_must_be_one(path, as_users_have_it):
+    model = quick_fit(ou_frame(40))
+    with pytest.raises(ValueError, match="`path` must be a path; got"):
+        model.save(path)
+    with pytest.raises(ValueError, match="`path` must be a path; got"):
+        Forecaster.load(path)

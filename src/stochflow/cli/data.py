@@ -2,7 +2,9 @@
 
 import csv
 import dataclasses
+import itertools
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..forecasting import Forecaster, ForecasterConfig
+from ..forecasting.frames import NIXTLA
 from ..training.checkpoint import json_text
 from .flags import flags_from
 from .out import writable_file
@@ -72,7 +75,7 @@ def fit(
 
     Interrupted, it leaves what it has learnt beside the model file; the same command goes on from there.
     """
-    frame = read_rows(data, time, time_format)
+    frame = read_rows(data, time, time_format, names=(id, channel))
     columns = _columns(id, time, values, channel, static, past, future)
     forecaster = Forecaster(
         **dataclasses.asdict(config),
@@ -114,7 +117,7 @@ def forecast(
     """Forecasts of a fitted model."""
     forecaster = Forecaster.load(model)
     time = forecaster.columns_.time
-    read = lambda path: None if path is None else read_rows(path, time, time_format)
+    read = lambda path: None if path is None else read_rows(path, time, time_format, names=_names(forecaster))
     found = forecaster.predict(
         read(data),
         horizon=_length(horizon),
@@ -144,7 +147,7 @@ def impute(
 ) -> None:
     """The rows with what is missing filled in, from both sides."""
     forecaster = Forecaster.load(model)
-    frame = read_rows(data, forecaster.columns_.time, time_format)
+    frame = read_rows(data, forecaster.columns_.time, time_format, names=_names(forecaster))
     at = None if times is None else [_number(each) for each in times.split(",")]
     write_rows(forecaster.impute(frame, times=at, samples=samples, random_state=seed), out, as_json)
 
@@ -173,7 +176,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """A rolling-origin back-test beside persistence and an exact Ornstein–Uhlenbeck fit."""
-    frame = read_rows(data, time, time_format)
+    frame = read_rows(data, time, time_format, names=(id, channel))
     forecaster = Forecaster(
         **dataclasses.asdict(config),
         horizon=_length(horizon),
@@ -239,15 +242,16 @@ def print_card(card: dict[str, Any]) -> None:
     console.print(held)
 
 
-def read_rows(path: Path, time: str | None, time_format: str | None) -> Any:
-    """A CSV or Parquet file as a data frame; text in the time column becomes datetimes."""
+def read_rows(path: Path, time: str | None, time_format: str | None, *, names: Sequence[str | None]) -> Any:
+    """A CSV or Parquet file as a data frame; text in the time column becomes datetimes. Columns that hold `names`, of
+    series or channels, are read as text: 01 is not 1."""
     if READERS.get(path.suffix.lower()) is None:
         raise ValueError(f"{path} must end in {', '.join(READERS)}.")
     if not path.is_file():
         raise ValueError(f"there is no file {path}.")
     library = _library()
     try:
-        frame = _read(library, path)
+        frame = _read(library, path, [name or NIXTLA["id"] for name in names])
     except OSError:
         raise
     except Exception as error:  # of one library or the other, which need not be there
@@ -268,12 +272,26 @@ def read_rows(path: Path, time: str | None, time_format: str | None) -> Any:
         ) from None
 
 
-def _read(library: Any, path: Path) -> Any:
+def _names(forecaster: Forecaster) -> tuple[str | None, ...]:
+    """The columns that hold names; none if the model was fitted on ids that are no text."""
+    ids = [] if forecaster.past_ is None else forecaster.past_.ids
+    columns = forecaster.columns_
+    return (columns.id, columns.channel) if all(isinstance(name, str) for name in ids) else ()
+
+
+def _read(library: Any, path: Path, names: Sequence[str]) -> Any:
     if READERS[path.suffix.lower()] == "Parquet":
         return library.read_parquet(path)
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        comments = sum(1 for _ in itertools.takewhile(lambda line: line.startswith("#"), file))
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
+        header = next(csv.reader(itertools.islice(file, comments, None)), [])
+    text = [name for name in dict.fromkeys(names) if name in header]
     if library.__name__ == "polars":
-        return library.read_csv(path, try_parse_dates=True, infer_schema_length=10_000, comment_prefix="#")
-    return library.read_csv(path, comment="#")
+        kinds = {name: library.String for name in text}
+        options = {"try_parse_dates": True, "infer_schema_length": None, "schema_overrides": kinds}
+        return library.read_csv(path, skip_rows=comments, **options)
+    return library.read_csv(path, skiprows=comments, dtype=dict.fromkeys(text, str))
 
 
 def _what_is_wrong(path: Path, error: Exception) -> str:
@@ -289,7 +307,8 @@ def _ragged(path: Path) -> str | None:
     """The first line that has more cells than the header, if there is one, or that there is no header."""
     with open(path, newline="", encoding="utf-8", errors="replace") as file:
         lines = csv.reader(file)
-        rows = ((lines.line_num, row) for row in lines if row and not row[0].startswith("#"))
+        comment = lambda row: not row or row[0].startswith("#")
+        rows = ((lines.line_num, row) for row in itertools.dropwhile(comment, lines) if row)
         _, header = next(rows, (0, []))
         if not header:
             return "it has no header"

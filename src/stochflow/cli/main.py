@@ -64,6 +64,13 @@ def main() -> None:
     except (CheckpointError, ValueError, OSError, ImportError, FloatingPointError) as error:
         _say(error)
         sys.exit(1)
+    except MemoryError:
+        _say(
+            MemoryError(
+                "there is not enough memory for that: ask for fewer samples, times or series at once."
+            )
+        )
+        sys.exit(1)
     except KeyboardInterrupt:
         _say_interrupted()
         sys.exit(INTERRUPTED)

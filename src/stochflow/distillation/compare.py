@@ -23,6 +23,7 @@ from ..metrics import (
     uniformity_test,
 )
 from ..sde import EulerMaruyama
+from ..training.config import check_key, is_count, require
 from .distill import Distilled
 from .pool import advance
 
@@ -153,15 +154,34 @@ def compare(
     - `batch`: samples at a time when the two are timed.
     - `key`: for starts and draws.
     """
-    if groups < 2 or samples < 2:
-        raise ValueError(f"`groups` and `samples` must be at least 2; got {groups}, {samples}.")
-    gaps = [share * distilled.horizon for share in GAPS] if gaps is None else [float(gap) for gap in gaps]
-    if not gaps or not all(0 < gap <= distilled.horizon for gap in gaps):
-        raise ValueError(f"`gaps` must lie between 0 and the horizon {distilled.horizon:g}; got {gaps}.")
+    if not isinstance(distilled, Distilled):
+        raise ValueError(f"`distilled` must be what `distill` returned; got {distilled!r}.")
+    check_key(key)
+    for name, number, least in (("groups", groups, 2), ("samples", samples, 2), ("batch", batch, 1)):
+        require(
+            name, number, lambda v, least=least: is_count(v) and v >= least, f"an integer of at least {least}"
+        )
+    gaps = (
+        [share * distilled.horizon for share in GAPS]
+        if gaps is None
+        else _checked_gaps(gaps, distilled.horizon)
+    )
     bench = _Bench(distilled, groups, samples, batch)
     compared = [bench.at(gap, jr.fold_in(key, i)) for i, gap in enumerate(gaps)]
     fine_dt = distilled.dt / FINER
     return Comparison(tuple(compared), distilled.seconds, groups, samples, fine_dt, batch)
+
+
+def _checked_gaps(gaps: Any, horizon: float) -> list[float]:
+    try:
+        found = [float(gap) for gap in gaps]
+    except (TypeError, ValueError):
+        found = []
+    if isinstance(gaps, str) or not found or not all(0 < gap <= horizon for gap in found):
+        raise ValueError(
+            f"`gaps` must be numbers between 0 and the horizon {horizon:g}, in a list; got {gaps!r}."
+        )
+    return found
 
 
 class _Bench:

@@ -17,9 +17,10 @@ from jaxtyping import PRNGKeyArray
 from ..flows import StochasticFlow
 from ..laws import AbstractTransition, Relative, Standardised, Support, Transformed, times_in_order
 from ..laws.transformed import Interval
-from ..sde import SDE
+from ..sde import SDE, EulerMaruyama
 from ..training import Problem, RunFolder, train
 from ..training.checkpoint import describe, fingerprint
+from ..training.config import check_key, check_progress, checked_path
 from ..training.devices import my_rows
 from .config import DistillConfig
 from .pool import Pool, Simulator, Units
@@ -102,8 +103,9 @@ def distill(
     - `key`: for the initial weights, the paths and the batches.
     """
     begin = time.monotonic()
-    if not (horizon > 0 and math.isfinite(horizon)):
-        raise ValueError(f"`horizon` must be positive and finite; got {horizon}.")
+    _check_arguments(sde, horizon, support, config, progress)
+    check_key(key)
+    folder = None if folder is None else checked_path("folder", folder)
     check_shapes(sde)
     flow_key, probe_key, path_key, held_key, train_key = jr.split(key, 5)
     simulator, units, symmetries = _prepare(sde, starts, float(horizon), support, config, probe_key)
@@ -147,6 +149,18 @@ def distill(
     )
 
 
+def _check_arguments(sde: Any, horizon: Any, support: Any, config: Any, progress: Any) -> None:
+    for name, value, kind in (("sde", sde, SDE), ("config", config, DistillConfig)):
+        if not isinstance(value, kind):
+            raise ValueError(f"`{name}` must be of `stochflow.{kind.__name__}`; got {value!r}.")
+    number = isinstance(horizon, int | float | np.number) and not isinstance(horizon, bool)
+    if not (number and horizon > 0 and math.isfinite(horizon)):
+        raise ValueError(f"`horizon` must be positive and finite; got {horizon!r}.")
+    if support is not None and (isinstance(support, str) or not isinstance(support, Sequence)):
+        raise ValueError(f"`support` must have an entry for each coordinate, in a list; got {support!r}.")
+    check_progress(progress)
+
+
 def _prepare(sde, starts, horizon, support, config, key):
     """The simulator, the units, and the symmetries that the flow is to have."""
     start_key, draw_key, time_key, step_key, path_key = jr.split(key, 5)
@@ -157,7 +171,8 @@ def _prepare(sde, starts, horizon, support, config, key):
     made = make_starts(starts, sde.dim, region, key=start_key)
     x0 = made.draw(TEST_PATHS, key=draw_key)
     times = horizon * jr.uniform(time_key, (TEST_PATHS,), x0.dtype)
-    symmetries = find_symmetries(sde, x0[:PROBED], times[:PROBED])
+    states = _states(sde, made, horizon, region, x0, config.onward, key=jr.fold_in(path_key, 1))
+    symmetries = find_symmetries(sde, states, times[: len(states)])
     scheme = choose_solver(sde, config.solver, symmetries)
     if config.dt is None:
         steps = choose_steps(sde, scheme, x0, horizon, key=step_key)
@@ -168,6 +183,18 @@ def _prepare(sde, starts, horizon, support, config, key):
     relative = tuple(i for i in symmetries.relative if region.bounds[i] == (-math.inf, math.inf))
     symmetries = dataclasses.replace(symmetries, relative=relative, ring=_ring(symmetries, region, config))
     return simulator, _units(simulator, region, symmetries, path_key), symmetries
+
+
+def _states(sde, made, horizon, region, x0, onward, *, key):
+    """Some starts and, where they are finite, states along coarse paths: what is beyond the starts matters too."""
+    rows = 16
+    walker = Simulator(sde, made, EulerMaruyama(), horizon, rows, 4, onward)
+    fold = jax.vmap(jax.vmap(region.fold))
+    paths = jax.jit(lambda key: fold(walker.paths(PROBED, key=key)))(key)
+    along = paths.reshape(-1, sde.dim)
+    along = along[jnp.isfinite(along).all(axis=1)]
+    few = jr.choice(jr.fold_in(key, 1), len(along), (PROBED - PROBED // 4,)) if len(along) else jnp.arange(0)
+    return jnp.concatenate([x0[: PROBED // 4], along[few]])
 
 
 def _ring(symmetries: Symmetries, region: Support, config: DistillConfig) -> bool:

@@ -14,8 +14,9 @@ from ..sde.solvers import SOLVERS, find_solver
 # Steps per horizon that the choice of `dt` is made from; the finest is the truth of the test.
 FINEST, COARSEST = 1024, 64
 TEST_PATHS = 1024
-# States at which derivatives are taken: a symmetry that holds at all of them is no accident.
-PROBED = 64
+# States at which derivatives are taken, a quarter of them starts and the others where paths lead: a symmetry that holds
+# at all of them is no accident. Values are the same if they differ by no more than this share of the largest.
+PROBED, SAME = 256, 1e-5
 # Of a standard deviation: below what a flow of moderate size learns. In an energy distance it is about 5e-6.
 TOLERANCE = 3e-3
 # Beyond the noise of the test itself, in standard errors.
@@ -75,13 +76,19 @@ class Symmetries(eqx.Module):
 
 
 def find_symmetries(sde: SDE, states: Float[Array, "n dim"], times: Float[Array, " n"]) -> Symmetries:
-    """From derivatives at many states and times: what is zero at all of them, exactly, is taken to be zero."""
+    """From derivatives at many states and times, which must all be zero, exactly; and from values, which must not
+    change when a coordinate, or the time, is that of another state. A step has no derivative and does change."""
     by_state, own, driven, by_time = _derivatives(sde, states, times)
-    relative = tuple(i for i, value in enumerate(np.asarray(by_state)) if value == 0)
-    autonomous = all(float(value) == 0 for value in by_time)
+    free = [i for i, value in enumerate(np.asarray(by_state)) if value == 0]
+    turns = [max(1, len(states) // share) for share in (2, 3, 7)]
+    swapped = lambda i, by: states.at[:, i].set(jnp.roll(states[:, i], by))
+    relative = tuple(i for i in free if all(_same(sde, states, times, swapped(i, by), times) for by in turns))
+    autonomous = all(float(value) == 0 for value in by_time) and all(
+        _same(sde, states, times, states, jnp.roll(times, by)) for by in turns
+    )
     own = np.asarray(own)
     own_noise = sde.noise == "diagonal" and not own[~np.eye(sde.dim, dtype=bool)].any()
-    ring = own_noise and _is_local(np.asarray(driven)) and bool(_turns(sde, states, times))
+    ring = own_noise and _is_local(np.asarray(driven)) and _turns(sde, states, times)
     return Symmetries(relative, autonomous, own_noise, ring)
 
 
@@ -94,13 +101,22 @@ def _is_local(driven: np.ndarray) -> bool:
     return bool(dim > 2 * FIRST_REACH and not driven[away > FIRST_REACH].any() and driven[away > 0].any())
 
 
-@eqx.filter_jit
-def _turns(sde, states, times):
+def _turns(sde, states, times) -> bool:
     """Whether a state that is turned by one place moves as the state itself does, turned by one place."""
-    both = lambda t, x: jnp.stack([sde.drift(t, x, None), sde.diffusion(t, x, None)])
-    here = jax.vmap(both)(times, states)
-    turned = jax.vmap(both)(times, jnp.roll(states, 1, axis=1))
-    return jnp.allclose(turned, jnp.roll(here, 1, axis=2), rtol=1e-4, atol=1e-5)
+    return _same(sde, states, times, jnp.roll(states, 1, axis=1), times, turned=1)
+
+
+def _same(sde, states, times, others, other_times, turned: int = 0) -> bool:
+    """Whether drift and diffusion have the same values at other states and times, turned by so many places."""
+    return bool(_differ_by(sde, states, times, others, other_times, turned) < SAME)
+
+
+@eqx.filter_jit
+def _differ_by(sde, states, times, others, other_times, turned):
+    both = jax.vmap(lambda t, x: (sde.drift(t, x, None), sde.diffusion(t, x, None)))
+    pairs = zip(both(times, states), both(other_times, others), strict=True)
+    size = lambda a: jnp.abs(a).max() + jnp.finfo(a.dtype).tiny
+    return jnp.stack([jnp.abs(jnp.roll(a, turned, axis=1) - b).max() / size(a) for a, b in pairs]).max()
 
 
 def choose_solver(sde: SDE, name: str | None, symmetries: Symmetries) -> AbstractSolver:

@@ -91,7 +91,11 @@ class StartLaw(eqx.Module):
 def make_starts(starts: Starts, dim: int, support: Support, *, key: PRNGKeyArray) -> Box | States | StartLaw:
     """The starts in one of the three forms, checked: shape, finite, within the support."""
     if callable(starts):
-        shape = jax.eval_shape(starts, key).shape
+        try:
+            shape = jax.eval_shape(lambda key: jnp.asarray(starts(key)), key).shape
+        except (TypeError, ValueError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ValueError(f"`starts` could not be called with a key: {reason}.") from None
         if shape != (dim,):
             raise ValueError(f"`starts` must return one state of shape ({dim},); got {shape}.")
         made = StartLaw(starts)
@@ -103,7 +107,10 @@ def make_starts(starts: Starts, dim: int, support: Support, *, key: PRNGKeyArray
         raise ValueError(
             "`starts` as a list of two may be a box or two states: pass a tuple (low, high), or an array of states."
         )
-    states = np.asarray(starts)
+    try:
+        states = np.asarray(starts, float)
+    except (TypeError, ValueError):
+        raise ValueError(f"`starts` must be numbers, or a function of a key; got {starts!r}.") from None
     if states.ndim != 2 or states.shape[1] != dim or not len(states):
         raise ValueError(
             f"`starts` must be a pair (low, high) of corners, states of shape (n, {dim}), or a function of a key; got "
@@ -116,7 +123,10 @@ def make_starts(starts: Starts, dim: int, support: Support, *, key: PRNGKeyArray
 def _box(corners, dim, support):
     if len(corners) != 2:
         raise ValueError(f"`starts` must be a pair of corners, low and high; got {len(corners)} of them.")
-    low, high = (np.asarray(corner, float) for corner in corners)
+    try:
+        low, high = (np.asarray(corner, float) for corner in corners)
+    except (TypeError, ValueError):
+        raise ValueError(f"`starts` must have corners of numbers; got {corners!r}.") from None
     for name, corner in {"low": low, "high": high}.items():
         if corner.shape != (dim,):
             raise ValueError(f"`starts` must have corners of shape ({dim},); got {corner.shape} for {name}.")

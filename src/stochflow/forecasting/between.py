@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..flows import LocalFlow
+from ..latent.small import cholesky, inverse_and_log_det
 from .draws import SLACK
 from .history import History, padded
 from .recent import Read, recent_width
@@ -18,6 +19,10 @@ from .recent import Read, recent_width
 PAST, AT_ONCE = 8192, 8
 # Particles that go from one complete row to the next.
 PARTICLES = 512
+# Draws that say how far the law goes over a gap, and how much wider than normal noise a guess is made, to be safe.
+SCOUTS, SAFE = 256, 1.2
+# Particles are chosen anew when their weights are worth no more than this share of them.
+TIRED = 0.5
 # How near, in standard deviations, a particle must come to what was seen of a row.
 KERNEL = 0.5
 
@@ -47,10 +52,12 @@ def between(
 ) -> Float[np.ndarray, "samples n dim"]:
     r"""Draws at times within a series, each a path through all times between two complete rows.
 
-    Particles are moved by the law from one complete row to the next, $x_r \sim p(x_r \mid x_s)$, and chosen by how
-    likely the next row is from where they are, $p(x_t \mid x_r)$: the bridge of the law itself, up to the number of
-    particles. At a row of which some channels are known, particles are weighed by how near they come, and the others
-    moved along by linear regression (Beaumont, Zhang and Balding, 2002). The law is as wide as the rows before say that
+    Particles go from one complete row to the next, half of them as the law says, $x_r \sim p(x_r \mid x_s)$, and half
+    as normal noise would that must meet the next row. They are weighed by the law's own density over that of both ways,
+    chosen on the way by how near to the next row they are (Doucet and Johansen, 2011, section 4), and in the end by how
+    likely it is from where they are, $p(x_t \mid x_r)$: the bridge of the law itself, up to the number of particles. At
+    a row of which some channels are known, particles are weighed by how near they come, and the others moved along by
+    linear regression (Beaumont, Zhang and Balding, 2002). The law is as wide as the rows before say that
     it should be, as in a forecast from there.
     """
     dim = rows.values.shape[1]
@@ -124,37 +131,74 @@ def _stops(start: float, end: float, at: np.ndarray) -> np.ndarray:
 
 @eqx.filter_jit
 def _between(law, history, memory, stops, key, samples):
-    """Paths of particles through the times between two rows, chosen by the second row."""
+    """Paths of particles through the times between two rows, drawn towards the second row and chosen by it."""
     known, gaps, seen = stops
-    steps = gaps.shape[0] - 1
+    steps, end = gaps.shape[0] - 1, seen[-1]
     condition = lambda memory, known: jnp.concatenate([history.read(memory), known])
+    start = jnp.zeros((), gaps.dtype)
     memories = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (PARTICLES, *leaf.shape)), memory)
     path = jnp.zeros((PARTICLES, steps, law.dim), gaps.dtype)
+    after = jnp.minimum(gaps.sum() - jnp.cumsum(gaps), 1.0)  # the law has learnt gaps up to one
+
+    def scout(gap, known, key):
+        """The covariance of the law over a gap, from where the series is."""
+        sample = lambda key: law.sample(memory.x, start, gap, condition(memory, known), key=key)
+        drawn = jax.vmap(sample)(jr.split(key, SCOUTS)).astype(gaps.dtype)
+        away = drawn - jnp.median(drawn, axis=0)[None]
+        # Tails that are heavy would make a guess too wide: what lies far out counts as less.
+        away = jnp.clip(
+            away, *(3 * sign * jnp.median(jnp.abs(away), axis=0)[None] / 0.6745 for sign in (-1, 1))
+        )
+        floor = 1e-6 * jnp.square(away).mean() + jnp.finfo(gaps.dtype).tiny
+        return away.T @ away / SCOUTS + floor * jnp.eye(law.dim, dtype=gaps.dtype)
+
+    scouts = jax.vmap(scout)
+    both_keys = jr.split(jr.fold_in(key, steps + 1), (2, steps))
+    near, far = scouts(gaps[:-1], known[:-1], both_keys[0]), scouts(after[:-1], known[:-1], both_keys[1])
 
     def step(carry, now):
-        memories, path = carry
-        i, gap, known, seen = now
-        move_key, pick_key = jr.split(jr.fold_in(key, i))
-        start = jnp.zeros((), gap.dtype)
+        memories, path, weight = carry
+        i, gap, known, seen, near, far = now
+        move_key, guess_key, side_key, pick_key = jr.split(jr.fold_in(key, i), 4)
         move = lambda memory, key: law.sample(memory.x, start, gap, condition(memory, known), key=key)
-        x = jax.vmap(move)(memories, jr.split(move_key, PARTICLES)).astype(path.dtype)
+        blind = jax.vmap(move)(memories, jr.split(move_key, PARTICLES)).astype(path.dtype)
+        share = near @ inverse_and_log_det(near + far)[0]
+        mean = memories.x + (end[None] - memories.x) @ share.T
+        spread = near - share @ near
+        spread = SAFE**2 * ((spread + spread.T) / 2 + 1e-4 * jnp.diag(jnp.diagonal(spread)))
+        guess = mean + jr.normal(guess_key, blind.shape, blind.dtype) @ cholesky(spread).T
+        x = jnp.where(jr.bernoulli(side_key, 0.5, (PARTICLES, 1)), blind, guess).astype(path.dtype)
+        density = lambda x, memory: law.log_prob(x, memory.x, start, gap, condition(memory, known))
+        of_law, of_guess = jax.vmap(density)(x, memories), _log_normal(x - mean, spread)
+        weight = (weight + of_law - jnp.logaddexp(of_law, of_guess)).astype(path.dtype)
         x, nearness = _meet(x, seen)
         memories = jax.vmap(lambda memory, x: history.update(memory, x, gap))(memories, x)
         path = path.at[:, i].set(x)
-        # Where nothing was seen no particle is better than another: to choose would only lose some.
+        ahead = _log_normal(end[None] - x, SAFE**2 * far)
+        worth = jnp.nan_to_num(weight + ahead, nan=-jnp.inf) + nearness
+        share_of = jax.nn.softmax(worth)
+        tired = 1 / jnp.square(share_of).sum() < TIRED * PARTICLES
         everyone = jnp.arange(PARTICLES)
-        chosen = jr.categorical(pick_key, nearness, shape=(PARTICLES,)).astype(everyone.dtype)
-        chosen = jnp.where(jnp.isnan(seen).all(), everyone, chosen)
-        return jax.tree.map(lambda leaf: leaf[chosen], (memories, path)), None
+        chosen = jr.categorical(pick_key, worth, shape=(PARTICLES,)).astype(everyone.dtype)
+        # Rows of which something was seen choose in any case: their weights are not carried on.
+        chosen = jnp.where(tired | ~jnp.isnan(seen).all(), chosen, everyone)
+        weight = jnp.where(tired | ~jnp.isnan(seen).all(), -ahead[chosen], weight)
+        memories, path = jax.tree.map(lambda leaf: leaf[chosen], (memories, path))
+        return (memories, path, weight), None
 
-    on_the_way = jnp.arange(steps), gaps[:-1], known[:-1], seen[:-1]
-    (memories, path), _ = jax.lax.scan(step, (memories, path), on_the_way)
-    density = lambda memory: law.log_prob(
-        seen[-1], memory.x, jnp.zeros((), gaps.dtype), gaps[-1], condition(memory, known[-1])
-    )
-    last = jnp.nan_to_num(jax.vmap(density)(memories), nan=-jnp.inf)
+    on_the_way = jnp.arange(steps), gaps[:-1], known[:-1], seen[:-1], near, far
+    nothing = jnp.zeros(PARTICLES, gaps.dtype)
+    (memories, path, weight), _ = jax.lax.scan(step, (memories, path, nothing), on_the_way)
+    density = lambda memory: law.log_prob(end, memory.x, start, gaps[-1], condition(memory, known[-1]))
+    last = jnp.nan_to_num(weight + jax.vmap(density)(memories), nan=-jnp.inf)
     chosen = jr.categorical(jr.fold_in(key, steps), last, shape=(samples,))
     return path[chosen]
+
+
+def _log_normal(x: Float[Array, "n dim"], covariance: Float[Array, "dim dim"]) -> Float[Array, " n"]:
+    """Log-density of normal noise with this covariance."""
+    precision, log_det = inverse_and_log_det(covariance)
+    return -0.5 * (((x @ precision) * x).sum(axis=1) + log_det + x.shape[1] * jnp.log(2 * jnp.pi))
 
 
 def _meet(x, seen):

@@ -257,6 +257,11 @@ def fit_direct(
             f"`horizon` must be at least as long as the shortest gap between two rows, {plan.show(least)}; got "
             f"{plan.show(horizon)}."
         )
+    if horizon > (most := max(t[-1] - t[0] for t, _, _ in series)) * (1 + 1e-6):
+        raise ValueError(
+            f"`horizon` must be no longer than the longest series, {plan.show(most)}; got {plan.show(horizon)}: no two "
+            "rows are so far apart, and forecasts further ahead are chained."
+        )
     units = _units(series, names, plan.support, horizon)
     own_scale = _differ(series, units) if plan.own_scale is None else plan.own_scale
     ahead = panel.future[0].shape[1]

@@ -10,6 +10,7 @@ import jax.random as jr
 import narwhals as nw
 import numpy as np
 
+from ..training.config import check_progress, checked_path
 from .backtest import backtest, check_backtest
 from .evaluate import draw_origins, score_rows
 from .fitting import ForecasterConfig, Table, fit_table
@@ -22,6 +23,8 @@ from .units import check_support
 
 # Draws behind a quantile that was asked for without a number of samples.
 DRAWS = 400
+# Of one forecast: eight gigabytes.
+MOST_NUMBERS = 2**30
 # In single precision JAX would take seeds from here on for others.
 MOST_SEEDS = 2**32
 # What is drawn at random may be told how: see `_seed`.
@@ -131,9 +134,9 @@ class Forecaster:
         time: str | None = None,
         values: Sequence[str] | str | None = None,
         channel: str | None = None,
-        static: Sequence[str] | str = (),
-        past: Sequence[str] | str = (),
-        future: Sequence[str] | str = (),
+        static: Sequence[str] | str | None = (),
+        past: Sequence[str] | str | None = (),
+        future: Sequence[str] | str | None = (),
         folder: str | os.PathLike | None = None,
     ) -> "Forecaster":
         """Learn from a long data frame, of pandas or polars.
@@ -147,6 +150,7 @@ class Forecaster:
         - `folder`: a run folder for checkpoints: an interrupted fit with the same arguments goes on there.
         """
         config = self._config()
+        folder = None if folder is None else checked_path("folder", folder)
         table = _read_table(
             df, id=id, time=time, values=values, channel=channel, static=static, past=past, future=future
         )
@@ -169,6 +173,7 @@ class Forecaster:
         plain = lambda value: value.item() if isinstance(value, np.generic) else value
         names = [field.name for field in dataclasses.fields(ForecasterConfig)]
         _checked_seed(self.random_state)
+        check_progress(self.progress)
         return ForecasterConfig(**{name: plain(getattr(self, name)) for name in names})
 
     def _set(self, fitted: Fitted, panel: Panel | None, past: Past | None = None) -> None:
@@ -239,6 +244,11 @@ class Forecaster:
         past = self.past_ if panel is None else fitted.model.past(panel)
         assert past is not None
         at = forecast_times(fitted, past.last, past.ids, horizon, every, times)
+        if (numbers := number * at.size * len(fitted.names)) > MOST_NUMBERS:
+            raise ValueError(
+                f"{number} samples of {len(past.ids)} series at {at.shape[1]} times are {numbers:.2g} numbers, more "
+                f"than {MOST_NUMBERS:.2g}: ask for fewer `samples`, times or series at once."
+            )
         ahead = known_ahead(fitted, future, past.ids, at)
         return fitted.model.draw(past, at, ahead, samples=number, joint=paths, key=key), past.ids, at
 
@@ -347,11 +357,14 @@ class Forecaster:
         draw = lambda fitted, known, panel, at: draw_origins(
             fitted, known, panel, at, samples=samples, seed=seed
         )
+        lengths = [axis.length(gap, "gaps") for gap in gaps]
+        if len(set(lengths)) < len(lengths):
+            raise ValueError(f"`gaps` must differ; got {list(gaps)!r}, of which two are as long.")
         scores = backtest(
             fit,
             draw,
             panel,
-            gaps=[axis.length(gap, "gaps") for gap in gaps],
+            gaps=lengths,
             show=axis.show_length,
             names=names,
             folds=folds,
@@ -400,14 +413,14 @@ class Forecaster:
         """Write the model to one file that holds no code and is checked when it is read."""
         from .files import save_forecaster
 
-        save_forecaster(self, path)
+        save_forecaster(self, checked_path("path", path))
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Forecaster":
         """A forecaster from a file that `save` wrote."""
         from .files import load_forecaster
 
-        return load_forecaster(cls, path)
+        return load_forecaster(cls, checked_path("path", path))
 
 
 def _read_table(df: Any, *, fitted: Fitted | None = None, **columns: Any) -> Table:

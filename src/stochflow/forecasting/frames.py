@@ -112,15 +112,15 @@ def find_columns(
     time: str | None = None,
     values: Sequence[str] | str | None = None,
     channel: str | None = None,
-    static: Sequence[str] = (),
-    past: Sequence[str] = (),
-    future: Sequence[str] = (),
+    static: Sequence[str] | None = (),
+    past: Sequence[str] | None = (),
+    future: Sequence[str] | None = (),
 ) -> Columns:
     """Fill in what was not said: `unique_id`, `ds` and `y`, or every other column of numbers as a value."""
     there = frame.columns
     shown = ", ".join(map(str, there))
     single = lambda names: isinstance(names, str) or not isinstance(names, Iterable)
-    listed = lambda names: (names,) if single(names) else tuple(names)
+    listed = lambda names: () if names is None else (names,) if single(names) else tuple(names)
     static, past, future = listed(static), listed(past), listed(future)
     id = NIXTLA["id"] if id is None and NIXTLA["id"] in there else id
     time = NIXTLA["time"] if time is None and NIXTLA["time"] in there else time
@@ -135,7 +135,9 @@ def find_columns(
     named = [found.time, *found.values, *static, *past, *future, *[c for c in (id, channel) if c is not None]]
     for name in named:
         if name not in there:
-            indexed = name in getattr(getattr(frame.to_native(), "index", None), "names", ())
+            indexed = name is not None and name in getattr(
+                getattr(frame.to_native(), "index", None), "names", ()
+            )
             hint = f" {name!r} is in the index: call `reset_index()` first." if indexed else ""
             raise ValueError(f"there is no column {name!r}; the columns are {shown}.{hint}")
         if named.count(name) > 1:

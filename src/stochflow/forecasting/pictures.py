@@ -1,6 +1,8 @@
 """A forecast as a picture: the last rows of a series and the fan of what may come."""
 
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -40,7 +42,7 @@ def plot_forecast(
     walks = draw(paths, True)[0][0] if paths else None
     past_times, past_values = panel.times[i][-SHOWN:], panel.values[i][-SHOWN:]
     as_dates = lambda times: (
-        (times * 1e6).astype("datetime64[us]") if fitted.axis.kind in ("datetime", "date") else times
+        _clock(times, fitted.axis.zone) if fitted.axis.kind in ("datetime", "date") else times
     )
     title = None if fitted.columns.id is None else f"{fitted.columns.id} {panel.ids[i]}"
     return fan_after(
@@ -53,3 +55,12 @@ def plot_forecast(
         title=title,
         axes=axes,
     )
+
+
+def _clock(times: np.ndarray, zone: str | None) -> np.ndarray:
+    """What clocks show at these times, in seconds since 1970, in the zone of the data."""
+    found = (times * 1e6).astype("datetime64[us]")
+    if zone is None:
+        return found
+    shown = [datetime.fromtimestamp(float(t), ZoneInfo(zone)).replace(tzinfo=None) for t in times]
+    return np.array(shown, "datetime64[us]")

@@ -23,6 +23,10 @@ PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3}
 MOST_WHOLE = 1000
 
 
+# Integers up to here are exact in double precision.
+LARGEST_INTEGER = 2**53
+
+
 @dataclasses.dataclass(frozen=True)
 class TimeAxis:
     """How a time column is read: `kind` is datetime, date, duration, integer or float.
@@ -78,6 +82,11 @@ class TimeAxis:
                 return series.dt.total_nanoseconds().to_numpy().astype(np.int64) / PER_SECOND["ns"]
             return series.dt.total_microseconds().to_numpy().astype(np.int64) / PER_SECOND["us"]
         values = series.to_numpy().astype(np.float64)
+        if self.kind == "integer" and len(values) and np.abs(values).max() > LARGEST_INTEGER:
+            raise ValueError(
+                f"time column {name!r} has integers beyond 2**53, which double precision cannot tell apart: subtract "
+                "the first time."
+            )
         bad = ~np.isfinite(values)
         if bad.any():
             raise ValueError(

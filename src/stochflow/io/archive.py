@@ -68,7 +68,7 @@ def write_archive(
             f"{len(content)} and {len(weights)}."
         )
     if not folder and path.is_dir():
-        raise ModelFileError(f"{os.fspath(path)!r} is a folder; give a file name, or `folder=True`.")
+        raise ModelFileError(f"{os.fspath(path)!r} is a folder: give the name of a file.")
     try:
         if folder:
             _write_folder(path, content, weights)

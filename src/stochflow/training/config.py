@@ -3,8 +3,11 @@
 import dataclasses
 import json
 import math
+import os
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..data.pairs import SCHEMES, TRIPLET_SCHEMES
@@ -269,6 +272,26 @@ def is_count_or_none(value):
 
 def is_positive_or_none(value):
     return value is None or value > 0
+
+
+def check_progress(progress: Any) -> None:
+    """A bar is shown, or not, or on a terminal only."""
+    if not isinstance(progress, bool | None):
+        raise ValueError(f"`progress` must be True, False or None; got {progress!r}.")
+
+
+def check_key(key: Any) -> None:
+    """A key of JAX's, of either kind."""
+    array = isinstance(key, jax.Array)
+    if not array or not (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32):
+        raise ValueError(f"`key` must be a key of JAX's, such as `jax.random.key(0)`; got {key!r}.")
+
+
+def checked_path(name: str, path: Any) -> str | os.PathLike:
+    """A path of a file or folder, or an error that names the argument."""
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"`{name}` must be a path; got {path!r}.")
+    return path
 
 
 def plain(value: Any) -> Any:
