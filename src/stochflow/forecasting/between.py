@@ -88,8 +88,8 @@ def between(
 
 def _widths(law: LocalFlow, history: History, rows: Rows, holes: np.ndarray):
     """How much wider than the law says moves have been of late, at each of these rows."""
-    if not len(holes):
-        return []
+    if law.correction is None or not len(holes):  # such a law is never widened
+        return [np.zeros((0, law.dim), np.float32)] * len(holes)
     values, gaps, _ = padded(rows.times, rows.values)
     length = min(PAST, len(gaps))
     first = lambda array: np.repeat(array[:1], length, axis=0)
