@@ -11,6 +11,7 @@ import narwhals as nw
 import numpy as np
 
 from ..training.config import check_progress, checked_path
+from .arguments import Seed, checked_seed, count, seed_of
 from .backtest import backtest, check_backtest
 from .evaluate import draw_origins, score_rows
 from .fitting import ForecasterConfig, Table, fit_table
@@ -25,10 +26,6 @@ from .units import check_support
 DRAWS = 400
 # Of one forecast: eight gigabytes.
 MOST_NUMBERS = 2**30
-# In single precision JAX would take seeds from here on for others.
-MOST_SEEDS = 2**32
-# What is drawn at random may be told how: see `_seed`.
-Seed = int | np.random.Generator | np.random.RandomState | None
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -163,7 +160,7 @@ class Forecaster:
             config,
             horizon=self.horizon,
             support=self.support,
-            seed=_seed(self.random_state, self),
+            seed=seed_of(None, self.random_state),
             progress=self.progress,
             folder=folder,
         )
@@ -172,7 +169,7 @@ class Forecaster:
         """The parameters that are plain numbers and words, checked."""
         plain = lambda value: value.item() if isinstance(value, np.generic) else value
         names = [field.name for field in dataclasses.fields(ForecasterConfig)]
-        _checked_seed(self.random_state)
+        checked_seed(self.random_state)
         check_progress(self.progress)
         return ForecasterConfig(**{name: plain(getattr(self, name)) for name in names})
 
@@ -239,8 +236,8 @@ class Forecaster:
     def _forecast(self, panel, horizon, every, times, future, samples, paths, random_state):
         """Draws (series, samples, times, dim), ids and times; of the series of the fit if there is no panel."""
         fitted = self._fitted()
-        number = DRAWS if samples is None else _count(samples)
-        key = jr.key(_seed(random_state, self))
+        number = DRAWS if samples is None else count(samples)
+        key = jr.key(seed_of(random_state, self.random_state))
         past = self.past_ if panel is None else fitted.model.past(panel)
         assert past is not None
         at = forecast_times(fitted, past.last, past.ids, horizon, every, times)
@@ -294,9 +291,9 @@ class Forecaster:
                 f"`impute` fills in frames with a column for each channel ({', '.join(fitted.names)}); pivot the frame "
                 "first."
             )
-        key = jr.key(_seed(random_state, self))
+        key = jr.key(seed_of(random_state, self.random_state))
         wanted = None if times is None else np.unique(read_times(times, fitted.axis))
-        number = _count(samples)
+        number = count(samples)
         partial = fitted.model.reads_partial
         draw = lambda i, at: fitted.model.impute(panel, i, at, samples=number, key=key)
         if wanted is None:
@@ -322,8 +319,10 @@ class Forecaster:
         """
         fitted, panel = self._fitted(), self._panel(df)
         length = None if gap is None else fitted.axis.length(gap, "gap")
-        number = _count(samples, least=2)
-        return score_rows(fitted, panel, metric, length, samples=number, seed=_seed(random_state, self))
+        number = count(samples, least=2)
+        return score_rows(
+            fitted, panel, metric, length, samples=number, seed=seed_of(random_state, self.random_state)
+        )
 
     def backtest(
         self,
@@ -350,7 +349,11 @@ class Forecaster:
         gaps = list(gaps) if isinstance(gaps, Iterator) else gaps
         check_backtest(gaps, folds, start, origins)
         _require_columns(columns)
-        config, seed, samples = self._config(), _seed(random_state, self), _count(samples, least=2)
+        config, seed, samples = (
+            self._config(),
+            seed_of(random_state, self.random_state),
+            count(samples, least=2),
+        )
         table = _read_table(df, **columns)
         panel, _, axis, names, _ = table
         fit = lambda known: self._fit_table(table._replace(panel=known), config)
@@ -402,7 +405,7 @@ class Forecaster:
             every=every,
             series=series,
             future=future,
-            paths=_count(paths, least=0, name="paths"),
+            paths=count(paths, least=0, name="paths"),
             axes=axes,
             random_state=random_state,
         )
@@ -440,38 +443,6 @@ def _require_columns(given: dict[str, Any]) -> None:
             raise TypeError(
                 f"backtest() has no argument {name!r}; those that name columns are {', '.join(known)}."
             )
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _count(number: Any, least: int = 1, name: str = "samples") -> int:
-    if not _is_integer(number) or number < least:
-        what = "a positive integer" if least == 1 else f"an integer of at least {least}"
-        raise ValueError(f"`{name}` must be {what}; got {number!r}.")
-    return int(number)
-
-
-def _seed(random_state: Seed, forecaster: Forecaster) -> int:
-    """As scikit-learn has it: a number, a generator of NumPy's, which gives the next one, or `None` for a new one."""
-    given = _checked_seed(forecaster.random_state if random_state is None else random_state)
-    if isinstance(given, np.random.RandomState):
-        return int(given.randint(MOST_SEEDS, dtype=np.int64))
-    if given is None or isinstance(given, np.random.Generator):
-        return int(np.random.default_rng(given).integers(MOST_SEEDS))
-    return int(given)
-
-
-def _checked_seed(given: Any) -> Seed:
-    if given is None or isinstance(given, np.random.Generator | np.random.RandomState):
-        return given
-    if not _is_integer(given) or not 0 <= given < MOST_SEEDS:
-        raise ValueError(
-            f"`random_state` must be an integer from 0 to {MOST_SEEDS - 1}, a generator of NumPy's, or None; got "
-            f"{given!r}."
-        )
-    return given
 
 
 def _rows_among(panel: Panel, some: Panel) -> list[np.ndarray]:
