@@ -8,8 +8,7 @@ import pytest
 import scoringrules
 
 from stochflow import Forecaster
-from stochflow.forecasting.backtest import _error_of_mean, _stretches
-from stochflow.forecasting.forecaster import _rows_among
+from stochflow.forecasting.backtest import _error_of_mean, _stretches, rows_among
 from stochflow.forecasting.frames import as_frame, find_columns, read_panel
 from stochflow.forecasting.origins import find_origins, truncated
 from stochflow.forecasting.references import References
@@ -202,7 +201,7 @@ def test_forecasts_can_start_and_end_among_some_rows_only():
     some = frame.iloc[::3]
     read = lambda df: read_panel(as_frame(df), find_columns(as_frame(df)))[0]
     panel, few = read(frame), read(some)
-    among = _rows_among(panel, few)
+    among = rows_among(panel, few)
     assert [mask.sum() for mask in among] == [10, 10]
     found = find_origins(panel, 1.0, 0.6, [0, 0], [30, 30], 50, among)
     alone = find_origins(few, 1.0, 0.6, [0, 0], [10, 10], 50)

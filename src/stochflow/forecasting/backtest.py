@@ -141,3 +141,9 @@ def _score(name, channel, gap, parts) -> GapScore:
         ornstein_uhlenbeck=mean("ornstein_uhlenbeck"),
         seasonal=mean("seasonal") if "seasonal" in parts[0] else None,
     )
+
+
+def rows_among(panel: Panel, some: Panel) -> list[np.ndarray]:
+    """Which rows of each series are in another table too."""
+    times = dict(zip(some.ids, some.times, strict=True))
+    return [np.isin(t, times.get(name, [])) for name, t in zip(panel.ids, panel.times, strict=True)]

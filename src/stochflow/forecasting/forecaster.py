@@ -12,7 +12,7 @@ import numpy as np
 
 from ..training.config import check_progress, checked_path
 from .arguments import Seed, checked_seed, count, seed_of
-from .backtest import backtest, check_backtest
+from .backtest import backtest, check_backtest, rows_among
 from .evaluate import draw_origins, score_rows
 from .fitting import ForecasterConfig, Table, fit_table
 from .frames import Columns, Panel, as_frame, find_columns, read_panel
@@ -375,7 +375,7 @@ class Forecaster:
             most=origins,
             period=None if period is None else axis.length(period, "period"),
             partial=lambda fitted: fitted.model.reads_partial,
-            among=None if among is None else _rows_among(panel, _read_table(among, **columns).panel),
+            among=None if among is None else rows_among(panel, _read_table(among, **columns).panel),
         )
         return score_frame(scores, as_frame(df))
 
@@ -443,9 +443,3 @@ def _require_columns(given: dict[str, Any]) -> None:
             raise TypeError(
                 f"backtest() has no argument {name!r}; those that name columns are {', '.join(known)}."
             )
-
-
-def _rows_among(panel: Panel, some: Panel) -> list[np.ndarray]:
-    """Which rows of each series are in another table too."""
-    times = dict(zip(some.ids, some.times, strict=True))
-    return [np.isin(t, times.get(name, [])) for name, t in zip(panel.ids, panel.times, strict=True)]
