@@ -107,6 +107,13 @@ def test_a_folder_that_cannot_be_made_is_said_at_once(command, below, tmp_path, 
     assert (tmp_path / "file").read_text() == "mine"
 
 
+@pytest.mark.parametrize("seed", ["-1", "4294967296", "1.5"])
+@pytest.mark.parametrize("command", [["demo"], ["fit", "rows.csv"], ["distill", "sde.py:sde"]], ids=" ".join)
+def test_a_seed_that_is_none_is_a_mistake_of_the_call(command, seed, monkeypatch, capsys):
+    assert _run(monkeypatch, *command, "--seed", seed) == 2
+    assert "--seed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", [["fit"], ["impute", "model"], ["evaluate", "--gaps", "1d"]])
 def test_a_file_that_cannot_be_written_is_said_at_once(command, tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("mine")

@@ -32,6 +32,16 @@ def test_a_shift_makes_each_point_uniform():
     assert (np.abs(np.corrcoef(one.T) - np.eye(3)) < FAR / np.sqrt(400)).all()
 
 
+@pytest.mark.parametrize("bits", [0, 2**32 - 1])
+def test_the_outermost_points_have_finite_normal_quantiles(bits):
+    pattern = jr.bits(jr.key(5), (1, 3), jnp.uint32)
+    with jax.numpy_dtype_promotion("standard"):
+        ends = shifted(np.uint32(bits) ^ np.asarray(pattern), key=jr.key(5))
+    assert ends.dtype == jnp.float32
+    assert ((ends > 0) & (ends < 1)).all()
+    assert jnp.isfinite(jax.scipy.special.ndtri(ends)).all()
+
+
 def test_numbers_that_are_no_power_of_two_are_the_first_ones():
     assert (sobol_points(100, 3) == sobol_points(128, 3)[:100]).all()
 

@@ -59,6 +59,11 @@ def test_a_hole_longer_than_the_horizon_is_crossed(model):
     assert np.isfinite(found[["price", "x", "price_lo90", "x_hi90"]]).all(axis=None)
 
 
+def test_one_draw_has_no_interval(model, holes):
+    with pytest.raises(ValueError, match="`samples` must be an integer of at least 2; got 1"):
+        model.impute(holes, samples=1)
+
+
 @pytest.mark.parametrize(
     ("times", "words"),
     [

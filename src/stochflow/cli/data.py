@@ -16,7 +16,7 @@ from rich.table import Table
 from ..forecasting import Forecaster, ForecasterConfig
 from ..forecasting.frames import NIXTLA
 from ..training.checkpoint import json_text
-from .flags import flags_from
+from .flags import Seed, flags_from
 from .out import writable_file
 from .screen import console
 
@@ -28,7 +28,6 @@ Out = Annotated[
     Path | None,
     typer.Option(help="Write a CSV or Parquet file; without it, print.", callback=writable_file),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of training, or of draws.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Format = Annotated[str | None, typer.Option(help="Of the times, if they are text: such as '%m/%d/%Y'.")]
 Names = Annotated[str | None, typer.Option(help="Columns, separated by commas.")]

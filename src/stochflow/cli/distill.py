@@ -11,7 +11,7 @@ from rich.table import Table
 from ..distillation import DistillConfig
 from ..sde import SDE
 from ..training.checkpoint import json_text, write_json
-from .flags import flags_from
+from .flags import Seed, flags_from
 from .out import writable
 from .screen import console
 
@@ -25,7 +25,6 @@ Out = Annotated[
 ]
 # What the law is called in its run folder.
 LAW = "law.stochflow"
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")]
 
 

@@ -10,6 +10,11 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from ..forecasting.arguments import MOST_SEEDS
+
+Seed = Annotated[
+    int, typer.Option(min=0, max=MOST_SEEDS - 1, help="Seed of what is trained or drawn; of the first run.")
+]
 # "- `steps`, `batch_size`: how many …", up to the next entry or paragraph.
 ENTRY = re.compile(r"^- ((?:`\w+`(?:, )?)+): (.+?)(?=\n- |\n\n|\Z)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[(`[^`]+`)\]\[[^\]]+\]")

@@ -23,7 +23,7 @@ from ..training.checkpoint import CheckpointError, RunFolder, json_text, write_j
 from ..training.config import FitConfig, LatentConfig, RunConfig
 from .data import add_data_commands, print_card
 from .distill import register as register_distill
-from .flags import flags_from
+from .flags import Seed, flags_from
 from .out import writable
 from .screen import console
 
@@ -43,7 +43,6 @@ INTERRUPTED = 130
 Out = Annotated[
     Path, typer.Option(help="Folder for checkpoints, figures, JSON and the report.", callback=writable)
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the first training run.")]
 Only = Annotated[
     list[str] | None,
     typer.Option(help="Rows to run, such as 'λ = 1'; give it again for more; all by default."),

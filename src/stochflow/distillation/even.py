@@ -10,8 +10,9 @@ from jaxtyping import Array, Float, PRNGKeyArray, UInt32
 
 # Stretches of the horizon over which the noise is spread evenly; what it does within them is left to chance.
 BLOCKS = 8
-# A float of single precision holds so many bits of a number between 0 and 1; half of the last is added.
-BITS = 24
+# Bits of a number between 0 and 1. Half of the last is added, and a float of single precision holds 24: with one more
+# here the largest would be rounded to 1, where a normal quantile is infinite.
+BITS = 23
 
 
 @functools.lru_cache(maxsize=8)

@@ -293,7 +293,7 @@ class Forecaster:
             )
         key = jr.key(seed_of(random_state, self.random_state))
         wanted = None if times is None else np.unique(read_times(times, fitted.axis))
-        number = count(samples)
+        number = count(samples, least=2)  # an interval has two ends
         partial = fitted.model.reads_partial
         draw = lambda i, at: fitted.model.impute(panel, i, at, samples=number, key=key)
         if wanted is None:
