@@ -54,6 +54,7 @@ def examples() -> dict[str, Example]:
                 coupling="triangular",
                 scales=3,
                 width=24,
+                ema=0.9995,
                 batch_size=4096,
                 paths=131_072,
                 onward=0.125,
