@@ -14,8 +14,9 @@ help: ## say what there is
 demo: $(INSTALLED) ## learn the Lorenz system in a few minutes: table, figures and report in runs/demo
 	$(BIN)/stochflow demo
 
+# A worker that crashed ends the run: what would have to be found out from a run without it is not worth the wait.
 test: $(INSTALLED) ## the tests, without those that take minutes
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --max-worker-restart 0
 
 # Slow tests train or measure time: one at a time, or they would slow each other down.
 test-all: test docs ## the tests, all of them
@@ -31,7 +32,7 @@ bench: $(INSTALLED) ## time sampling, densities and training steps
 
 docs: $(INSTALLED) ## build the documentation into site/ and run its code; a broken link is an error
 	$(BIN)/mkdocs build --strict
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m docs
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m docs --max-worker-restart 0
 
 clean: ## remove what was built; the environment and runs/ are kept
 	rm -rf site build dist .pytest_cache .ruff_cache

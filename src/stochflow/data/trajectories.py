@@ -16,8 +16,8 @@ ROUNDING = 1e-12
 class Trajectories:
     """Series of states at irregular times, padded to one length.
 
-    Make one with [`from_arrays`][stochflow.Trajectories.from_arrays] or
-    [`from_series`][stochflow.Trajectories.from_series]; both check their input and name the series and the
+    Make one with [`from_arrays`][stochflow.data.Trajectories.from_arrays] or
+    [`from_series`][stochflow.data.Trajectories.from_series]; both check their input and name the series and the
     row of whatever is wrong.
 
     - `times`: float32, time since the series' own origin. The origin is subtracted in float64 first: unix

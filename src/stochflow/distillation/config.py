@@ -15,9 +15,9 @@ SCALES = (0.125, 0.5, 0.03125)
 
 @dataclasses.dataclass(frozen=True)
 class DistillConfig:
-    r"""Settings of [`distill`][stochflow.distill]. Frozen; saved with the run.
+    r"""Settings of [`distill`][stochflow.distillation.distill]. Frozen; saved with the run.
 
-    **The flow** (see [`StochasticFlow`][stochflow.StochasticFlow])
+    **The flow** (see [`StochasticFlow`][stochflow.flows.StochasticFlow])
 
     - `width`, `depth`, `layers`, `coupling`, `bins`, `tails`, `octaves`, `clock`: of the flow. Smaller is faster to
         sample: a flow need only be as exact as the solver that it replaces.

@@ -91,13 +91,13 @@ def distill(
 
     **Arguments:**
 
-    - `sde`: an [`SDE`][stochflow.SDE]: Itô or Stratonovich, diagonal or full noise, without covariates.
+    - `sde`: an [`SDE`][stochflow.sde.SDE]: Itô or Stratonovich, diagonal or full noise, without covariates.
     - `starts`: where the law is to hold: a box `(low, high)`, an array of states (n, dim), or a function `key -> x0`.
         Paths lead on from there, and pairs start along them too.
     - `horizon`: the longest gap, in the SDE's units of time. Longer ones are chained: `rollout(..., max_gap=horizon)`.
     - `support`: for each coordinate `"real"`, `"positive"` or `(low, high)`; all real by default. The SDE stays as it
         is written; draws lie within the support and the density is right with respect to it.
-    - `config`: see [`DistillConfig`][stochflow.DistillConfig].
+    - `config`: see [`DistillConfig`][stochflow.distillation.DistillConfig].
     - `folder`: a run folder; an unfinished run with the same arguments goes on, bit for bit as if it had never stopped.
     - `progress`: show a bar; by default on a terminal only.
     - `key`: for the initial weights, the paths and the batches.

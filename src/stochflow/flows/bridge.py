@@ -28,7 +28,7 @@ class BridgeFlow(AbstractBridge):
       x_r = f_L \circ \dots \circ f_1(z), \qquad c = (x_s, x_t, \Delta t, \tau\,[, s]\,[, u])$$
 
     and the couplings are gated by $\alpha$, so both ends are met exactly. Arguments as for
-    [`StochasticFlow`][stochflow.StochasticFlow].
+    [`StochasticFlow`][stochflow.flows.StochasticFlow].
     """
 
     net: MLP

@@ -79,7 +79,7 @@ def forecast(
     """One draw from the law of the state at each of `times`, straight from `x0` at `s`: one step a time.
 
     The draws are independent of each other given `x0`; for a joint path use
-    [`rollout`][stochflow.rollout]. With `max_gap`, a time further off is reached in as few equal steps as it
+    [`rollout`][stochflow.inference.rollout]. With `max_gap`, a time further off is reached in as few equal steps as it
     allows; all times are drawn together, in as many turns as the furthest needs.
     """
     x0 = check_state("x0", x0, law.dim)
@@ -148,7 +148,8 @@ def plan_steps(
     joint: bool,
     rounded: Callable[[int], int] = lambda number: number,
 ) -> Itinerary:
-    """Plan the steps of [`forecast`][stochflow.forecast] or, if `joint`, of [`rollout`][stochflow.rollout].
+    """Plan the steps of [`forecast`][stochflow.inference.forecast] or, if `joint`, of
+    [`rollout`][stochflow.inference.rollout].
 
     `rounded` rounds numbers of times and of steps up: those that are added stand still, and what is asked for comes
     first.

@@ -26,7 +26,7 @@ class LatentFlow(eqx.Module):
         a transition with Gaussian steps, whose bridge is known.
     - `initial`: the law of the first state.
 
-    Every part may be any that has its interface; [`latent_flow`][stochflow.latent_flow] builds a usual set.
+    Every part may be any that has its interface; [`latent_flow`][stochflow.latent.latent_flow] builds a usual set.
     """
 
     transition: AbstractTransition

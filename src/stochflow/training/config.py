@@ -140,7 +140,7 @@ class RunConfig:
 
 @dataclasses.dataclass(frozen=True)
 class FitConfig(RunConfig):
-    r"""Settings of [`fit`][stochflow.fit]: those of every run, and
+    r"""Settings of [`fit`][stochflow.training.fit]: those of every run, and
 
     **Data**
 
@@ -189,7 +189,7 @@ SKIP_SCHEMES = ("uniform", "log", "lag")
 
 @dataclasses.dataclass(frozen=True)
 class LatentConfig(RunConfig):
-    r"""Settings of [`fit_latent`][stochflow.fit_latent]: those of every run (`batch_size` counts series), and
+    r"""Settings of [`fit_latent`][stochflow.training.fit_latent]: those of every run (`batch_size` counts series), and
 
     **Objective**
 

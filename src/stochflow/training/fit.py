@@ -67,10 +67,10 @@ def fit(
 
     **Arguments:**
 
-    - `flow`: a [`StochasticFlow`][stochflow.StochasticFlow], or any trainable transition law. The `flow` of an earlier
-        result goes on in its own units.
+    - `flow`: a [`StochasticFlow`][stochflow.flows.StochasticFlow], or any trainable transition law. The `flow` of an
+        earlier result goes on in its own units.
     - `bridge`: needed for, and trained by, the consistency loss. That of an earlier result goes on beside its `flow`.
-    - `config`: see [`FitConfig`][stochflow.FitConfig].
+    - `config`: see [`FitConfig`][stochflow.training.FitConfig].
     - `validation`: series to report the log-likelihood of, per gap; the weights that do best on them are
         returned, and `config.patience` may stop the run early.
     - `starts`: states, in the data's units, that half of the consistency loss's triplets then start from; by default

@@ -60,13 +60,14 @@ def fit_latent(
 
     **Arguments:**
 
-    - `model`: a [`LatentFlow`][stochflow.LatentFlow], such as [`latent_flow`][stochflow.latent_flow] makes.
+    - `model`: a [`LatentFlow`][stochflow.latent.LatentFlow], such as [`latent_flow`][stochflow.latent.latent_flow]
+        makes.
     - `trajectories`: observations; NaN (a missing channel) contributes nothing.
-    - `config`: see [`LatentConfig`][stochflow.LatentConfig].
+    - `config`: see [`LatentConfig`][stochflow.training.LatentConfig].
     - `validation`: series to report the negative bound of, or a function of the fitted flow that returns numbers with a
         `"loss"` among them; the weights that do best are returned, and `config.patience` may stop the run early.
     - `trainable`: picks what is trained, such as `lambda model: model.posterior`; all of it by default.
-    - `folder`, `progress`, `key`: as for [`fit`][stochflow.fit].
+    - `folder`, `progress`, `key`: as for [`fit`][stochflow.training.fit].
     """
     _check(model, trajectories, config, validation)
     units = units_of(trajectories, config, takes=model.emission.takes)

@@ -50,7 +50,7 @@ def rhythmic_latent_flow(
 
     **Arguments:**
 
-    - `config`: what [`fit_latent`][stochflow.fit_latent] will be given; it decides the units.
+    - `config`: what [`fit_latent`][stochflow.training.fit_latent] will be given; it decides the units.
     - `styles`: how many; eight, or as many as there are channels, by default.
     - `std`, `initial_std`: of the emission; by default what the curve and the styles leave.
     - `rounds`, `starts`: of the posterior.

@@ -42,7 +42,7 @@ def principal_latent_flow(
 
     **Arguments:**
 
-    - `config`: what [`fit_latent`][stochflow.fit_latent] will be given; it decides the units.
+    - `config`: what [`fit_latent`][stochflow.training.fit_latent] will be given; it decides the units.
     - `components`: of the data; the state has twice as many dimensions, and `slow` more.
     - `window`: rows that the posterior reads, two at least.
     - `slow`: further dimensions, of which the emission knows nothing at first, read by a GRU from all that came before:
