@@ -1,12 +1,15 @@
 """From a CSV file to forecasts by commands, and one sentence when it cannot be."""
 
+import errno
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from stochflow import Forecaster
+from stochflow import Forecaster, save_model
+from stochflow.cli.data import print_card
+from stochflow.laws import OrnsteinUhlenbeck
 
 from .test_cli import _run
 
@@ -120,3 +123,41 @@ def test_a_setting_that_the_config_refuses_ends_with_its_sentence(
 ):
     assert _run(monkeypatch, "fit", str(folder / "rows.csv"), "--time", "time", *flags) == 2
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    "odd", [{"held_out": [1]}, {"two_steps_for_one": None}, {"channels": [1]}, {"in_sample": 3}]
+)
+def test_an_odd_card_is_one_sentence(odd, capsys):
+    with pytest.raises(ValueError, match="the model card in that file is not one: save the model again"):
+        print_card({"channels": ["y"]} | odd)
+    assert not capsys.readouterr().out
+
+
+def test_info_of_a_model_in_a_folder_and_of_nothing(tmp_path, monkeypatch, capsys):
+    save_model(tmp_path / "law", OrnsteinUhlenbeck([1.0], [0.0], [1.0]), folder=True)
+    assert _run(monkeypatch, "info", tmp_path / "law") == 0
+    assert "OrnsteinUhlenbeck" in capsys.readouterr().out
+    assert _run(monkeypatch, "info", tmp_path / "none") == 1
+    assert "there is no file or folder" in capsys.readouterr().err
+
+
+def test_another_mark_between_columns_is_named(folder, tmp_path, monkeypatch, capsys):
+    text = (folder / "rows.csv").read_text().replace(",", ";")
+    (tmp_path / "rows.csv").write_text(text)
+    assert _run(monkeypatch, "fit", tmp_path / "rows.csv") == 1
+    assert "separate columns by commas, not by ';'" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(folder, tmp_path, monkeypatch, capsys):
+    def fit(self, df, *, folder, **columns):
+        folder.mkdir()
+        (folder / "config.json").write_text("{")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Forecaster, "fit", fit)
+    out = tmp_path / "it.stochflow"
+    assert _run(monkeypatch, "fit", folder / "rows.csv", "--time", "time", "--out", out) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "No space left on device, while a file was written: make room, or choose another --out" in said
+    assert not list(tmp_path.iterdir())

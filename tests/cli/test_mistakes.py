@@ -28,7 +28,7 @@ def _error(capsys) -> str:
 
 def test_brackets_in_a_message_are_no_markup(monkeypatch, capsys):
     assert _run(monkeypatch, "info", "[/x]") == 1
-    assert "[/x] is not there" in _error(capsys)
+    assert "no file or folder [/x]." in _error(capsys)
 
 
 def test_the_way_out_without_a_library_of_frames_is_whole(tmp_path, monkeypatch, capsys):

@@ -84,8 +84,14 @@ def fit(
         progress=False if as_json else None,
     )
     run = out.with_name(out.name + ".run")
-    forecaster.fit(frame, **columns, folder=run)
-    forecaster.save(out)
+    anew = not run.exists()
+    try:
+        forecaster.fit(frame, **columns, folder=run)
+        forecaster.save(out)
+    except OSError:
+        if anew:  # on a full disk there is no checkpoint to keep
+            shutil.rmtree(run, ignore_errors=True)
+        raise
     shutil.rmtree(run, ignore_errors=True)
     if as_json:
         print(json_text({"model": str(out)} | forecaster.card_))
@@ -218,6 +224,15 @@ def _support(positive: str | None, between: list[str] | None) -> dict[str, Any] 
 
 def print_card(card: dict[str, Any]) -> None:
     """A model card as tables."""
+    try:
+        tables = _card_tables(card)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise ValueError("the model card in that file is not one: save the model again.") from None
+    for table in tables:
+        console.print(table)
+
+
+def _card_tables(card: dict[str, Any]) -> list[Table]:
     table = Table("", "", title="Model card", show_header=False)
     for name, value in card.items():
         if name not in ("held_out", "two_steps_for_one", "in_sample"):
@@ -228,9 +243,8 @@ def print_card(card: dict[str, Any]) -> None:
         table.add_row(f"two steps for one: {escape(channel)}", said)
     for channel, share in card.get("in_sample", {}).get("coverage_of_90", {}).items():
         table.add_row(f"within 90 %, rows of the fit: {escape(channel)}", f"{share:.1%}")
-    console.print(table)
     if not card.get("held_out"):
-        return
+        return [table]
     held = Table(
         "gap", "pairs", "channel", "within 90 %", "CRPS over the simple law's", title="On held-out rows"
     )
@@ -238,7 +252,7 @@ def print_card(card: dict[str, Any]) -> None:
         for channel, covered in row["coverage_of_90"].items():
             relative = row["relative_crps"][channel]
             held.add_row(row["gap"], str(row["pairs"]), escape(channel), f"{covered:.1%}", f"{relative:.3f}")
-    console.print(held)
+    return [table, held]
 
 
 def read_rows(path: Path, time: str | None, time_format: str | None, *, names: Sequence[str | None]) -> Any:
@@ -257,9 +271,13 @@ def read_rows(path: Path, time: str | None, time_format: str | None, *, names: S
         raise ValueError(
             f"{path} cannot be read as {READERS[path.suffix.lower()]}: {_what_is_wrong(path, error)}."
         ) from None
+    rows = nw.from_native(frame, eager_only=True)
+    if len(rows.columns) == 1 and (mark := next((m for m in ";\t|" if m in rows.columns[0]), None)):
+        raise ValueError(
+            f"{path} has one column, {rows.columns[0]!r}: separate columns by commas, not by {mark!r}."
+        )
     if time_format is None:
         return frame
-    rows = nw.from_native(frame, eager_only=True)
     name = time or "ds"
     if name not in rows.columns:
         raise ValueError(f"there is no column {name!r}; the columns are {', '.join(rows.columns)}.")

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import os
 import sys
 import time
@@ -39,6 +40,8 @@ register_distill(app, reproduce)
 # Between so many devices of the CPU batches are shared: one for each core of a small machine.
 DEVICES = 2
 INTERRUPTED = 130
+# Errors of a disk that takes no more.
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 Out = Annotated[
     Path, typer.Option(help="Folder for checkpoints, figures, JSON and the report.", callback=writable)
@@ -83,7 +86,9 @@ def _say_interrupted() -> None:
 def _say(error: Exception) -> None:
     """One sentence as it stands: brackets are no markup, and a terminal may break the line where it likes."""
     said = str(error)
-    if isinstance(error, OSError) and error.filename is not None:  # without the number of the error
+    if isinstance(error, OSError) and error.errno in FULL:
+        said = f"{error.strerror}, while {error.filename or 'a file'} was written: make room, or choose another --out."
+    elif isinstance(error, OSError) and error.filename is not None:  # without the number of the error
         said = f"{error.filename}: {error.strerror}."
     Console(stderr=True, emoji=False).print(f"[red]error:[/] {escape(said)}", highlight=False, soft_wrap=True)
 
@@ -110,7 +115,9 @@ def info(
     path: Annotated[Path, typer.Argument(help="A model file or a run folder.")], as_json: AsJson = False
 ) -> None:
     """What a model file says of itself, or a run folder of its settings and how far it got."""
-    if path.is_file():
+    if not path.exists():
+        raise ValueError(f"there is no file or folder {path}.")
+    if path.is_file() or (path / "model.json").is_file():
         _about_file(path, as_json)
         return
     folder = path

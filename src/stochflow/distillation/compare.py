@@ -131,8 +131,12 @@ class Comparison:
             "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in (headers, *rows)
         ]
         return "\n".join(
-            [*lines, f"trained {self.train_seconds:.0f} s; break-even {self.break_even:.2g} samples"]
+            [*lines, f"trained {self.train_seconds:.0f} s; break-even {_samples(self.break_even)}"]
         )
+
+
+def _samples(number: float) -> str:
+    return f"{number:.2g} samples" if math.isfinite(number) else "never"
 
 
 def compare(

@@ -128,7 +128,7 @@ def training_curve(
     history: Mapping[str, Real[AnyArray, " steps"] | Sequence[float | int]],
     *,
     step: str = "step",
-    marks: Mapping[str, float] | None = None,
+    marks: Mapping[str, float | int] | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
     """A panel for each series of the history against `history["step"]`: as logged, and its running median.
