@@ -1,9 +1,10 @@
 """Four real series, forecast from rolling origins: `python -m benchmarks.series [--only vix] [--out FILE]`.
 
 The files are read from the folder that `STOCHFLOW_DATA` names. For each series and gap: the CRPS of the forecaster over
-that of the better of two baselines (persistence with scaled noise, exact Ornstein–Uhlenbeck), the share of what came
-that lies within the central 90 %, and the same with a random half of the rows dropped: there beside the CRPS of a
-forecaster that has all rows, for forecasts from the same rows of the same rows (`whole`).
+that of the best of three baselines (the last value with noise scaled to that of earlier moves over the gap, or growing
+as the root of it; exact Ornstein–Uhlenbeck), the share of what came that lies within the central 90 %, and the same
+with a random half of the rows dropped: there beside the CRPS of a forecaster that has all rows, for forecasts from the
+same rows of the same rows (`whole`).
 """
 
 import argparse
@@ -18,7 +19,8 @@ import pandas as pd
 
 from stochflow import Forecaster
 
-REFITS, START, SEED = 2, 0.6, 0
+# Refits as `Forecaster.backtest` has them by default; origins of each series in all, evenly over them.
+REFITS, START, ORIGINS, SEED = 4, 0.6, 800, 0
 # Of the CPU, as the commands have them.
 DEVICES = 2
 KILOMETRES_PER_DEGREE, LATITUDE = 111.2, 67.0
@@ -65,10 +67,18 @@ SERIES = {
 }
 
 
-def run(name: str, folder: Path, keep: float) -> dict:
-    """The back-test of one series, of which a random share `keep` of the rows is kept."""
+def first_rows(frame: pd.DataFrame, share: float) -> pd.DataFrame:
+    """The first rows in time of each series."""
+    ordered = frame.sort_values("ds")
+    of = ordered["unique_id"] if "unique_id" in frame else pd.Series("all", ordered.index)
+    place, rows = ordered.groupby(of).cumcount(), of.groupby(of).transform("size")
+    return frame.loc[ordered.index[place < (share * rows).astype(int)]].sort_index()
+
+
+def run(name: str, folder: Path, keep: float, until: float = 1.0) -> dict:
+    """The back-test of one series up to a share of its rows, of which a random share `keep` is kept."""
     read, gaps, horizon, support = SERIES[name]
-    frame = read(folder)
+    frame = first_rows(read(folder), until)
     whole = frame
     if keep < 1:
         frame = frame.sample(frac=keep, random_state=SEED).sort_index()
@@ -79,6 +89,7 @@ def run(name: str, folder: Path, keep: float) -> dict:
         "gaps": gaps,
         "folds": REFITS,
         "start": START,
+        "origins": ORIGINS // REFITS,
         "time": "ds",
         "values": values,
         "id": "unique_id" if "unique_id" in frame else None,
@@ -105,10 +116,22 @@ def within(row: dict) -> str:
 
 def markdown(found: dict) -> str:
     """The table of one series, as the tutorials have it."""
-    heads = ["channel", "gap", "forecasts", "CRPS", "persistence", "Ornstein–Uhlenbeck", "relative", "within"]
+    heads = [
+        "channel",
+        "gap",
+        "forecasts",
+        "CRPS",
+        "persistence",
+        "random walk",
+        "Ornstein–Uhlenbeck",
+        "relative",
+        "within",
+    ]
     lines = ["| " + " | ".join(heads).replace("within", "within 90 %") + " |", "|---" * len(heads) + "|"]
     for row in found["scores"]:
-        numbers = (f"{row[name]:.4g}" for name in ("crps", "persistence", "ornstein_uhlenbeck"))
+        numbers = (
+            f"{row[name]:.4g}" for name in ("crps", "persistence", "random_walk", "ornstein_uhlenbeck")
+        )
         cells = row["channel"], row["gap"], row["forecasts"], *numbers, f"{row['relative']:.3f}"
         lines.append("| " + " | ".join(map(str, cells)) + f" | {within(row)} |")
     return "\n".join(lines)
@@ -119,6 +142,13 @@ def main() -> None:
     parser.add_argument("--only", choices=SERIES, action="append")
     parser.add_argument(
         "--keep", type=float, action="append", help="shares of the rows to keep; 1 and 0.5 by default"
+    )
+    parser.add_argument(
+        "--until",
+        type=float,
+        default=1.0,
+        help="only the first rows of each series, this share: with 0.6 all lie before the tests without it, "
+        "and rules can be chosen by them",
     )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--show", type=Path, help="print the tables of such a file, and do nothing else")
@@ -134,19 +164,26 @@ def main() -> None:
         done = json.loads(given.out.read_text())["results"]
     for keep in given.keep or [1.0, 0.5]:
         for name in given.only or SERIES:
-            found = {"keep": keep} | run(name, folder, keep)
+            found = {"keep": keep} | run(name, folder, keep, given.until)
             done = [row for row in done if (row["series"], row["keep"]) != (name, keep)] + [found]
             print(f"{name}, {found['rows']} of {found['of']} rows, {found['seconds']} s", flush=True)
             for row in found["scores"]:
                 print(
                     f"  {row['channel']:>5} {row['gap']:>6}  {row['forecasts']:>5} forecasts  CRPS {row['crps']:.4f}  "
-                    f"persistence {row['persistence']:.4f}  OU {row['ornstein_uhlenbeck']:.4f}  "
+                    f"persistence {row['persistence']:.4f}  walk {row['random_walk']:.4f}  "
+                    f"OU {row['ornstein_uhlenbeck']:.4f}  "
                     f"relative {row['relative']:.3f}  within 90 % {within(row)}"
                     + (f"  over all rows' {row['crps'] / row['whole']:.3f}" if "whole" in row else ""),
                     flush=True,
                 )
             if given.out is not None:
-                about = {"machine": "two cores, CPU", "seed": SEED, "refits": REFITS, "start": START}
+                about = {
+                    "machine": "two cores, CPU",
+                    "seed": SEED,
+                    "refits": REFITS,
+                    "start": START,
+                    "until": given.until,
+                }
                 given.out.write_text(json.dumps(about | {"results": done}, indent=1) + "\n")
 
 

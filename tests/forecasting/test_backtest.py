@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scoringrules
 
@@ -105,8 +106,8 @@ def test_baselines_are_those_of_each_series_where_series_differ():
     means = [float(references.series[name][1].mean[0]) for name in apart.ids]
     assert np.allclose(means, [50.0 * i + 0.5 for i in range(3)], atol=0.5)  # within five standard errors
     origins = find_origins(apart, 4.0, 0.2, [0] * 3, [300] * 3, 100)
-    ours = references.crps(apart, origins)["ornstein_uhlenbeck"].mean()
-    pooled = dataclasses.replace(references, series={}).crps(apart, origins)["ornstein_uhlenbeck"].mean()
+    ours = references.crps(apart, origins, 1.0)["ornstein_uhlenbeck"].mean()
+    pooled = dataclasses.replace(references, series={}).crps(apart, origins, 1.0)["ornstein_uhlenbeck"].mean()
     assert ours < 0.8 * pooled
 
 
@@ -119,7 +120,7 @@ def test_baselines_of_channels_that_are_seen_in_turn_start_where_each_was_seen()
     origins = find_origins(panel, 0.4, 0.4, [10], [90], 20, partial=True)
     assert len(origins.series)
     assert not len(find_origins(panel, 0.4, 0.4, [10], [90], 20).series)
-    scores = References.fit(panel, None).crps(panel, origins)["persistence"]
+    scores = References.fit(panel, None).crps(panel, origins, 1.0)["persistence"]
     seen = ~np.isnan(panel.values[0][origins.end])
     assert (np.isfinite(scores) == seen).all()
     assert seen.any(axis=0).all()
@@ -208,3 +209,28 @@ def test_forecasts_can_start_and_end_among_some_rows_only():
     times = lambda panel, rows, which: [panel.times[i][r] for i, r in zip(which.series, rows, strict=True)]
     assert times(panel, found.start, found) == times(few, alone.start, alone)
     assert times(panel, found.end, found) == times(few, alone.end, alone)
+
+
+def test_a_gap_that_never_comes_is_refused_before_anything_is_learnt(monkeypatch):
+    monkeypatch.setattr(Forecaster, "_fit_table", lambda *_: pytest.fail("it was fitted"))
+    with pytest.raises(
+        ValueError, match="no row after the first 60% comes 900 after another: leave that gap"
+    ):
+        Forecaster().backtest(ou_frame(60), gaps=[1.0, 900.0])
+    with pytest.raises(ValueError, match="no series has two rows: there is nothing to test"):
+        Forecaster().backtest(ou_frame(1), gaps=[1.0])
+
+
+def test_persistence_has_the_noise_of_moves_over_the_gap():
+    """Fixes in bursts: two in a row within a hundredth of a gap, each with an error as large as a day's move."""
+    rng = np.random.default_rng(2)
+    days, error, drift = 400, 1.0, 1.0
+    times = np.sort(np.concatenate([np.arange(days), np.arange(days) + 0.01]))
+    place = np.cumsum(drift * np.sqrt(np.diff(times, prepend=0)) * rng.normal(size=2 * days))
+    frame = as_frame(pd.DataFrame({"ds": times, "y": place + error * rng.normal(size=2 * days)}))
+    panel = read_panel(frame, find_columns(frame))[0]
+    origins = find_origins(panel, 1.0, 0.5, [0], [2 * days], 2 * days)
+    found = References.fit(panel, None).crps(panel, origins, 1.0)
+    exact = np.sqrt(drift**2 + 2 * error**2) / np.sqrt(np.pi)  # the CRPS of a normal law that is right
+    assert found["persistence"].mean() == pytest.approx(exact, rel=0.1)
+    assert found["random_walk"].mean() > 2 * exact  # which takes errors for moves

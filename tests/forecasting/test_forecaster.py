@@ -117,18 +117,63 @@ def test_other_series_do_not_matter(quick):
     for name in ("s0", "s2"):
         alone = quick.predict(two_channels().query("name == @name"), **ASK)
         same = together[together["name"] == name].reset_index(drop=True)
-        pd.testing.assert_frame_equal(alone, same, rtol=1e-5)
+        pd.testing.assert_frame_equal(alone, same, check_exact=True)
+
+
+def test_series_of_other_lengths_that_end_elsewhere_do_not_matter(learnt):
+    # Of 20 to 44 rows, of which some end so far from the time asked for that it is gone to in steps.
+    rng = np.random.default_rng(0)
+    frame = pd.concat(
+        [ou_frame(20 + 4 * i, seed=i).assign(unique_id=f"n{i}") for i in range(7)], ignore_index=True
+    )
+    last = frame.groupby("unique_id")["ds"].max()
+    far = last.min() + 1.3 * learnt.model_.horizon
+    assert last.max() < far < last.max() + learnt.model_.horizon
+    ask = {"times": [far], "samples": 7}
+    together = learnt.predict(frame, **ask)
+    for number in (1, 2, 5):
+        names = rng.choice(last.index, number, replace=False)
+        some = learnt.predict(frame[frame["unique_id"].isin(names)].sample(frac=1, random_state=1), **ask)
+        same = together[together["unique_id"].isin(names)]
+        order = ["unique_id", "ds", "sample"]
+        pd.testing.assert_frame_equal(
+            *(each.sort_values(order, ignore_index=True) for each in (some, same)), check_exact=True
+        )
 
 
 def test_chunks_do_not_matter_and_are_one_program(quick, monkeypatch):
     whole = quick.predict(**ASK)
     for at_once in (12, 24):
         monkeypatch.setattr(draws, "AT_ONCE", at_once)
-        pd.testing.assert_frame_equal(quick.predict(**ASK), whole, rtol=1e-5)
+        pd.testing.assert_frame_equal(quick.predict(**ASK), whole, check_exact=True)
     before = direct._draw._cached._cache_size()
     quick.predict(**ASK, random_state=4)
     quick.predict(two_channels(series=7), **ASK)
     assert direct._draw._cached._cache_size() == before
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda names: names.astype("category"), "category"),
+        (lambda names: names.str[1:].astype("int16"), "int16"),
+        (lambda names: pl.Series(names, dtype=pl.Enum(["s0", "s1", "s2"])), pl.Enum(["s0", "s1", "s2"])),
+        (lambda names: pl.Series(names, dtype=pl.Categorical), pl.Categorical),
+    ],
+)
+def test_ids_come_back_as_the_type_they_had(make, kind):
+    plain = two_channels()
+    names = make(plain["name"])
+    polars = isinstance(names, pl.Series)
+    frame: Any = pl.from_pandas(plain).with_columns(name=names) if polars else plain.assign(name=names)
+    model = quick_fit(frame, **COLUMNS)
+    for found in (
+        model.predict(**ASK),
+        model.predict(frame, horizon="6h", every="6h", interval=0.5),
+        model.impute(frame, times=[plain["when"].iloc[3]], samples=4),
+    ):
+        assert found["name"].dtype == kind
+        assert set(found["name"].to_list()) <= set(frame["name"].to_list())
 
 
 def test_the_seed_is_that_of_the_call_or_of_the_model(quick):

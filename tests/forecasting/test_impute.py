@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from stochflow import Forecaster
+from stochflow.forecasting import between
 
 from .worlds import COLUMNS, ou_frame, quick_fit, two_channels
 
@@ -57,6 +58,15 @@ def test_a_hole_longer_than_the_horizon_is_crossed(model):
     middle = frame["when"].iloc[19] + pd.Timedelta("45D")
     found = model.impute(far, times=[middle], samples=50)
     assert np.isfinite(found[["price", "x", "price_lo90", "x_hi90"]]).all(axis=None)
+
+
+def test_holes_of_other_lengths_are_filled_by_one_program(model):
+    frame = two_channels()
+    fill = lambda rows: model.impute(frame.assign(x=frame["x"].mask(frame.index.isin(rows))), samples=50)
+    fill([10])
+    before = between._between._cached._cache_size()
+    fill([5, 6, 7, 50, 51, 90])
+    assert between._between._cached._cache_size() == before
 
 
 def test_one_draw_has_no_interval(model, holes):

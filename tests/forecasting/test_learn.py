@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from stochflow import Forecaster
-from stochflow.forecasting.correction import held_pairs
+from stochflow.forecasting.correction import _predictive, _simple, held_pairs
 from stochflow.forecasting.learn import _blocks
 from stochflow.forecasting.pieces import Piece
 from stochflow.inference import forecast_latent
@@ -105,6 +105,14 @@ def test_a_latent_flow_forecasts_and_fills_in(latent, partly_seen, tmp_path):
     again = Forecaster.load(tmp_path / "it")
     assert again.predict(partly_seen, **ask).equals(said)
     assert again.predict(**ask).equals(said)
+
+
+def test_a_longer_series_does_not_change_what_a_latent_flow_says_of_others(latent, partly_seen):
+    ask = {"horizon": 4.0, "every": 2.0, "samples": 5}
+    longer = ou_frame(150, seed=4).assign(unique_id="a longer one", z=0.1)
+    together = latent.predict(pd.concat([longer, partly_seen]), **ask)
+    others = together[together["unique_id"] != "a longer one"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(others, latent.predict(**ask), check_exact=True)
 
 
 @pytest.mark.parametrize("seen", ["y", "z"])
@@ -206,3 +214,38 @@ def test_a_path_must_be_one(path, as_users_have_it):
         model.save(path)
     with pytest.raises(ValueError, match="`path` must be a path; got"):
         Forecaster.load(path)
+
+
+def test_the_simple_law_is_set_by_pairs_of_the_gap():
+    """Where rows next to each other make a return look twice as fast as it is, and noise three times as wide."""
+    rng = np.random.default_rng(0)
+    back, plain = rng.normal(size=4000), np.full(4000, 3.0)
+    share, width = _simple(0.5 * back + rng.normal(size=4000), back, plain, apart=4000.0)
+    assert share == pytest.approx(0.5, abs=0.1)
+    assert width == pytest.approx(1 / 3, rel=0.05)
+    # Of two stretches next to nothing is concluded.
+    assert _simple(0.5 * back + rng.normal(size=4000), back, plain, apart=1.0)[1] > 0.85
+
+
+def test_few_stretches_are_in_doubt_and_many_are_not():
+    assert _predictive(1e6) == pytest.approx(1.0, abs=1e-3)
+    assert 1.05 < _predictive(25.0) < 1.15
+    assert _predictive(2.0) > _predictive(5.0) > _predictive(25.0)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 5])
+def test_of_a_few_rows_a_forecast_is_the_last_value_and_as_wide_as_their_moves(rows):
+    values = np.array([1.0, 1.1, 0.95, 1.05, 1.0])[:rows]
+    frame = pd.DataFrame({"ds": np.arange(rows), "y": values})
+    model = Forecaster(steps=20, progress=False).fit(frame)
+    said = model.predict(horizon=1, samples=400, interval=0.9)
+    size = np.sqrt(np.mean(np.diff(values) ** 2))
+    assert said["y"].iloc[0] == pytest.approx(values[-1], abs=0.3 * size)
+    assert 2.5 * size < (said["y_hi90"] - said["y_lo90"]).iloc[0] < 4.5 * size
+    assert model.card_["held_out"] == []
+    assert "too few rows to hold any out" in model.card_["doubt"]
+
+
+def test_a_horizon_within_the_usual_gap_is_forecast_by_itself():
+    model = quick_fit(pd.DataFrame({"ds": 7.0 * np.arange(40), "y": np.sin(np.arange(40))}))
+    assert model.predict(horizon=3.0, interval=0.9)["ds"].tolist() == [7.0 * 39 + 3.0]

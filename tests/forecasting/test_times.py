@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from stochflow.forecasting.times import TimeAxis, read_times
+from stochflow.forecasting.times import TimeAxis, as_moments, read_times
 
 NAIVE = pd.Series(pd.to_datetime(["2024-03-30 23:30", "2024-03-31 03:30", "2024-07-01 00:00"]))
 BERLIN = NAIVE.dt.tz_localize("Europe/Berlin")
@@ -162,3 +162,18 @@ def test_numbers_may_be_given_in_many_ways(times):
 def test_times_that_cannot_be_say_so(times, axis, words):
     with pytest.raises(ValueError, match=words):
         read_times(times, axis)
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+@pytest.mark.parametrize("text", ["03/04/2024", "3.4.2024 12:00", "03-04-24"])
+def test_text_that_may_be_a_day_or_a_month_first_is_refused(library, text):
+    column = nw.from_native(library.Series([text, text]), series_only=True)
+    with pytest.raises(ValueError, match=r"row 0: .* may be a day before a month .* write it as 2024-03-01"):
+        as_moments(column, "time column 't'")
+
+
+@pytest.mark.parametrize("text", ["2024-03-04", "2024-03-04 12:00", "2024-03-04T12:00:00"])
+def test_iso_text_is_read_alike_by_both_libraries(text):
+    columns = (nw.from_native(library.Series([text]), series_only=True) for library in (pd, pl))
+    one, other = (as_moments(column, "t").dt.timestamp("us").to_list() for column in columns)
+    assert one == other

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, Scalar
+from jaxtyping import Array, ArrayLike, Bool, Float, Scalar
 
-from ..laws import AbstractTransition, check_states, hold_log_prob, hold_sample, time_gap
+from ..laws import AbstractTransition, check_state, hold_log_prob, hold_sample, time_gap
 from ..laws.checks import as_positive
 from ..laws.ornstein_uhlenbeck import relative_expm1
-from .flow import Prepared, StochasticFlow
+from .flow import StochasticFlow
 from .stack import Base, _mix
 
 # Corrections are set at this many gaps, evenly in their logarithm.
@@ -67,6 +68,15 @@ class Correction(eqx.Module):
         simple = base.std / width_of(base) * jnp.sqrt(variance).astype(dt.dtype) / size
         std = (spread * base.std) ** share * simple ** (1 - share)
         return base._replace(mean=mean, std=std if self.recent is None else std * read(self.recent))
+
+
+class PreparedLocal(NamedTuple):
+    """A condition, ready for draws and densities of displacements in units of the size of moves."""
+
+    base: Base
+    x_s: Float[Array, " dim"]
+    log_size: Float[Array, " dim"]
+    at_rest: Bool[Array, ""]
 
 
 class LocalFlow(AbstractTransition):
@@ -143,52 +153,58 @@ class LocalFlow(AbstractTransition):
         return self.law.homogeneous
 
     def transform_and_log_prob(self, noise, x_s, s, t, u=None):
-        noise, x_s = check_states(self.dim, noise=noise, x_s=x_s)
-        log_size, prepared = self._prepare(x_s, s, t, u)
-        y, log_prob = self.law.prepared_transform_and_log_prob(noise, prepared)
-        still = time_gap(s, t) == 0
-        return hold_sample(still, x_s, x_s + jnp.exp(log_size) * y, log_prob - log_size.sum())
+        return self.prepared_transform_and_log_prob(noise, self.prepare(x_s, s, t, u))
 
     def log_prob(self, x_t, x_s, s, t, u=None):
         return self.noise_and_log_prob(x_t, x_s, s, t, u)[1]
 
     def noise_and_log_prob(self, x_t, x_s, s, t, u=None):
-        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
-        log_size, prepared = self._prepare(x_s, s, t, u)
-        y = (x_t - x_s) * jnp.exp(-log_size)
-        noise, log_prob = self.law.stack.inverse(y, prepared.base)
-        return noise, hold_log_prob(time_gap(s, t) == 0, x_s, x_t, log_prob - log_size.sum())
+        return self._noise_and_log_prob(x_t, self.prepare(x_s, s, t, u))
 
     def channel_noise(self, x_t, x_s, s, t, u=None) -> Float[Array, " dim"]:
         """The noise of each channel by itself, whatever the others do: each is standard normal if the law is right.
         Where noise is correlated, that of `noise_and_log_prob` is of each channel *given* those before it."""
-        x_t, x_s = check_states(self.dim, x_t=x_t, x_s=x_s)
-        log_size, prepared = self._prepare(x_s, s, t, u)
-        noise, _ = self.law.stack.inverse((x_t - x_s) * jnp.exp(-log_size), prepared.base)
+        prepared = self.prepare(x_s, s, t, u)
+        noise, _ = self._noise_and_log_prob(x_t, prepared)
         mixing, order = prepared.base.mixing, self.law.stack.order
         if mixing is None:
             return noise
         spread = _mix([jnp.ones((), noise.dtype)] * self.dim, jnp.square(mixing), order)
         return jnp.stack(_mix(list(noise), mixing, order)) / jnp.sqrt(jnp.stack(spread))
 
-    def _prepare(self, x_s, s, t, u) -> tuple[Float[Array, " dim"], Prepared]:
+    def prepare(self, x_s, s, t, u=None) -> PreparedLocal:
+        """What moves just now and a gap say: the size of a displacement, and its base, corrected."""
+        x_s = check_state("x_s", x_s, self.dim)
         if u is None or jnp.shape(u) != (self.cond_dim,):
             got = "none" if u is None else f"shape {jnp.shape(u)}"
             raise ValueError(f"`u` must have shape ({self.cond_dim},): sizes, then covariates; got {got}.")
         dt = jnp.asarray(time_gap(s, t), x_s.dtype)
         log_size = self.log_size(u[: self.dim], dt)
         seen = u[self.dim :] if self.law.cond_dim else None
-        prepared = self.law.prepare(jnp.zeros_like(x_s), s, t, seen)
-        base = prepared.base
+        base = self.law.prepare(jnp.zeros_like(x_s), s, t, seen).base
         if self.correction is not None:
             base = self.correction.apply(base, x_s, jnp.exp(log_size), dt, self._width)
-        return log_size, prepared._replace(base=self.centred(base))
+        return PreparedLocal(self.centred(base), x_s, log_size, dt == 0)
+
+    def prepared_transform_and_log_prob(self, noise, prepared):
+        base, x_s, log_size, at_rest = prepared
+        y, log_prob = self.law.stack.forward(check_state("noise", noise, self.dim), base)
+        return hold_sample(at_rest, x_s, x_s + jnp.exp(log_size) * y, log_prob - log_size.sum())
+
+    def prepared_log_prob(self, x_t, prepared):
+        return self._noise_and_log_prob(x_t, prepared)[1]
+
+    def _noise_and_log_prob(self, x_t, prepared):
+        base, x_s, log_size, at_rest = prepared
+        x_t = check_state("x_t", x_t, self.dim)
+        noise, log_prob = self.law.stack.inverse((x_t - x_s) * jnp.exp(-log_size), base)
+        return noise, hold_log_prob(at_rest, x_s, x_t, log_prob - log_size.sum())
 
     def _width(self, base: Base) -> Float[Array, " dim"]:
         """How wide the central 90 % of each channel are, the noise of the others being zero; a normal law's are one."""
         ends = NORMAL_95 * jnp.eye(self.dim, dtype=base.std.dtype)
-        at = jax.vmap(lambda noise: self.law.stack.forward(noise, base)[0])
-        apart = jnp.diagonal(at(ends) - at(-ends)) / (2 * NORMAL_95)
+        at = jax.vmap(lambda noise: self.law.stack.forward(noise, base)[0])(jnp.concatenate([ends, -ends]))
+        apart = jnp.diagonal(at[: self.dim] - at[self.dim :]) / (2 * NORMAL_95)
         return jnp.maximum(apart, NARROWEST * base.std)
 
     def centred(self, base: Base) -> Base:

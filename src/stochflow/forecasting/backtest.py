@@ -28,9 +28,13 @@ def check_backtest(gaps: Any, folds: Any, start: Any, origins: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class GapScore:
-    """What a back-test says of one channel at one gap. `relative` is the CRPS over that of the better baseline;
-    `coverage_error` the standard error of `coverage`: forecasts that overlap say the same thing again, so those of one
-    stretch of the gap count as one."""
+    """What a back-test says of one channel at one gap.
+
+    `relative` is the CRPS over that of the best of three baselines: the last value with the noise of earlier moves over
+    that gap (`persistence`) or with that of a random walk, and an Ornstein–Uhlenbeck process. `coverage_error` is the
+    standard error of `coverage`: forecasts that overlap say the same thing again, so those of one stretch of the gap
+    count as one.
+    """
 
     channel: str
     gap: str
@@ -39,12 +43,13 @@ class GapScore:
     coverage: float
     coverage_error: float
     persistence: float
+    random_walk: float
     ornstein_uhlenbeck: float
     seasonal: float | None
 
     @property
     def relative(self) -> float:
-        return self.crps / min(self.persistence, self.ornstein_uhlenbeck)
+        return self.crps / min(self.persistence, self.random_walk, self.ornstein_uhlenbeck)
 
 
 def backtest(
@@ -70,8 +75,18 @@ def backtest(
     complete unless the model reads others, as `partial` says.
     """
     rows_of = panel.times if among is None else [t[some] for t, some in zip(panel.times, among, strict=True)]
-    usual = float(np.median(np.concatenate([np.diff(t) for t in rows_of])))
+    between = np.concatenate([np.diff(t) for t in rows_of])
+    if not len(between):
+        raise ValueError("no series has two rows: there is nothing to test.")
+    usual = float(np.median(between))
     edges = np.linspace(start, 1.0, folds + 1)
+    first_rows, ends = [int(start * len(t)) - 1 for t in panel.times], [len(t) for t in panel.times]
+    for gap in gaps:
+        if not len(find_origins(panel, gap, usual, first_rows, ends, most, among, partial=True).series):
+            raise ValueError(
+                f"no row after the first {start:.0%} comes {show(gap)} after another: leave that gap out, or start "
+                "earlier."
+            )
     found: dict[float, list[dict[str, np.ndarray]]] = {gap: [] for gap in gaps}
     for low, high in itertools.pairwise(edges):
         rows = lambda share: [int(share * len(t)) for t in panel.times]
@@ -88,7 +103,7 @@ def backtest(
             ours = {"crps": crps_of_draws(draws, truth), "coverage": inside_central(draws, truth)}
             apart = _stretches(panel, origins, gap) + sum(len(part["stretch"]) for part in found[gap])
             ours["stretch"] = np.repeat(apart[:, None], truth.shape[1], axis=1)
-            found[gap].append(ours | references.crps(panel, origins))
+            found[gap].append(ours | references.crps(panel, origins, gap))
     return [
         _score(name, c, show(gap), parts)
         for gap, parts in found.items()
@@ -138,6 +153,7 @@ def _score(name, channel, gap, parts) -> GapScore:
         if scored.any()
         else math.nan,
         persistence=mean("persistence"),
+        random_walk=mean("random_walk"),
         ornstein_uhlenbeck=mean("ornstein_uhlenbeck"),
         seasonal=mean("seasonal") if "seasonal" in parts[0] else None,
     )

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from ..flows import LocalFlow
 from ..latent.small import cholesky, inverse_and_log_det
@@ -19,6 +19,8 @@ from .recent import Read, recent_width
 PAST, AT_ONCE = 8192, 8
 # Particles that go from one complete row to the next.
 PARTICLES = 512
+# Stops between two rows come in powers of two from this one on, so that few programs serve all.
+LEAST_STOPS = 2
 # Draws that say how far the law goes over a gap, and how much wider than normal noise a guess is made, to be safe.
 SCOUTS, SAFE = 256, 1.2
 # Particles are chosen anew when their weights are worth no more than this share of them.
@@ -73,15 +75,13 @@ def between(
         start, end = (float(time) for time in rows.times[row : row + 2])
         met = rows.partial_times[(rows.partial_times > start) & (rows.partial_times < end)]
         stops = _stops(start, end, np.union1d(at[mine], met))
-        seen = [partial.get(float(stop), np.full(dim, np.nan)) for stop in stops[:-1]]
+        seen = np.array([partial.get(float(stop), np.full(dim, np.nan)) for stop in stops])
         ahead = rows.ahead[np.searchsorted(rows.all_times, stops, side="right") - 1]
         known = np.concatenate([np.tile(rows.known[row], (len(stops), 1)), ahead], axis=1)
-        gaps = np.diff(stops, prepend=start)
-        arrays = known, gaps, np.array([*seen, rows.values[row + 1]])
-        arrays = tuple(jnp.asarray(array, jnp.float32) for array in arrays)
+        way = _Stops.of(known, np.diff(stops, prepend=start), seen, rows.values[row + 1])
         memory = jax.tree.map(lambda leaf, row=row: jnp.asarray(leaf[row]), memories)
         row_key = jr.fold_in(key, int(row))
-        drawn = _between(law.widened(jnp.asarray(wider)), history, memory, arrays, row_key, samples)
+        drawn = _between(law.widened(jnp.asarray(wider)), history, memory, way, row_key, samples)
         out[:, mine] = np.asarray(drawn)[:, np.searchsorted(stops, at[mine])]
     return out
 
@@ -129,70 +129,100 @@ def _stops(start: float, end: float, at: np.ndarray) -> np.ndarray:
     return np.concatenate(parts)
 
 
+class _Stops(NamedTuple):
+    """Where particles stop, the last of `number` at the next complete row, `end`: what is known there, how long it is
+    from the stop before and to the end, and what was seen on the way."""
+
+    known: Float[Array, "stops known"]
+    gaps: Float[Array, " stops"]
+    after: Float[Array, " stops"]
+    seen: Float[Array, "stops dim"]
+    end: Float[Array, " dim"]
+    number: Int[Array, ""]
+
+    @classmethod
+    def of(cls, known: np.ndarray, gaps: np.ndarray, seen: np.ndarray, end: np.ndarray) -> "_Stops":
+        """Padded to a power of two: one program for each serves all holes."""
+        number = len(gaps)
+        spare = (1 << max(LEAST_STOPS, (number - 1).bit_length())) - number
+        after = np.minimum(gaps.sum() - np.cumsum(gaps), 1.0)  # the law has learnt gaps up to one
+        after[-1] = gaps[-1]
+        single = lambda array: jnp.asarray(array, jnp.float32)
+        pad = lambda array: single(np.concatenate([array, np.repeat(array[-1:], spare, axis=0)]))
+        return cls(pad(known), pad(gaps), pad(after), pad(seen), single(end), jnp.asarray(number))
+
+
 @eqx.filter_jit
 def _between(law, history, memory, stops, key, samples):
     """Paths of particles through the times between two rows, drawn towards the second row and chosen by it."""
-    known, gaps, seen = stops
-    steps, end = gaps.shape[0] - 1, seen[-1]
-    condition = lambda memory, known: jnp.concatenate([history.read(memory), known])
-    start = jnp.zeros((), gaps.dtype)
+    dtype, dim, end = stops.gaps.dtype, law.dim, stops.end
     memories = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (PARTICLES, *leaf.shape)), memory)
-    path = jnp.zeros((PARTICLES, steps, law.dim), gaps.dtype)
-    after = jnp.minimum(gaps.sum() - jnp.cumsum(gaps), 1.0)  # the law has learnt gaps up to one
+    path = jnp.zeros((PARTICLES, stops.gaps.shape[0], dim), dtype)
+    everyone = jnp.arange(PARTICLES)
+    # Scouts go from where the series is, over the gap and over what comes after it: one call of the law for all.
+    which = jnp.concatenate([everyone, jnp.repeat(PARTICLES + jnp.arange(2), SCOUTS)])
+    prepare = lambda memory, gap, known: law.prepare(
+        memory.x, jnp.zeros_like(gap), gap, jnp.concatenate([history.read(memory), known])
+    )
 
-    def scout(gap, known, key):
-        """The covariance of the law over a gap, from where the series is."""
-        sample = lambda key: law.sample(memory.x, start, gap, condition(memory, known), key=key)
-        drawn = jax.vmap(sample)(jr.split(key, SCOUTS)).astype(gaps.dtype)
-        away = drawn - jnp.median(drawn, axis=0)[None]
-        # Tails that are heavy would make a guess too wide: what lies far out counts as less.
-        away = jnp.clip(
-            away, *(3 * sign * jnp.median(jnp.abs(away), axis=0)[None] / 0.6745 for sign in (-1, 1))
-        )
-        floor = 1e-6 * jnp.square(away).mean() + jnp.finfo(gaps.dtype).tiny
-        return away.T @ away / SCOUTS + floor * jnp.eye(law.dim, dtype=gaps.dtype)
-
-    scouts = jax.vmap(scout)
-    both_keys = jr.split(jr.fold_in(key, steps + 1), (2, steps))
-    near, far = scouts(gaps[:-1], known[:-1], both_keys[0]), scouts(after[:-1], known[:-1], both_keys[1])
-
-    def step(carry, now):
+    def step(i, carry):
         memories, path, weight = carry
-        i, gap, known, seen, near, far = now
+        gap, after, known, seen = (array[i] for array in (stops.gaps, stops.after, stops.known, stops.seen))
         move_key, guess_key, side_key, pick_key = jr.split(jr.fold_in(key, i), 4)
-        move = lambda memory, key: law.sample(memory.x, start, gap, condition(memory, known), key=key)
-        blind = jax.vmap(move)(memories, jr.split(move_key, PARTICLES)).astype(path.dtype)
+        starts = jax.tree.map(
+            lambda leaf, first: jnp.concatenate([leaf, jnp.broadcast_to(first, (2, *first.shape))]),
+            memories,
+            memory,
+        )
+        gaps = jnp.concatenate([jnp.full(PARTICLES, gap), jnp.stack([gap, after])])
+        prepared = jax.vmap(prepare, in_axes=(0, 0, None))(starts, gaps, known)
+        noise = jr.normal(move_key, (len(which), dim), dtype)
+        drawn, _ = jax.vmap(law.prepared_transform_and_log_prob)(
+            noise, jax.tree.map(lambda leaf: leaf[which], prepared)
+        )
+        drawn = drawn.astype(dtype)
+        blind, scouts = drawn[:PARTICLES], drawn[PARTICLES:].reshape(2, SCOUTS, dim)
+        near, far = _covariance(scouts[0]), _covariance(scouts[1])
         share = near @ inverse_and_log_det(near + far)[0]
         mean = memories.x + (end[None] - memories.x) @ share.T
         spread = near - share @ near
         spread = SAFE**2 * ((spread + spread.T) / 2 + 1e-4 * jnp.diag(jnp.diagonal(spread)))
-        guess = mean + jr.normal(guess_key, blind.shape, blind.dtype) @ cholesky(spread).T
-        x = jnp.where(jr.bernoulli(side_key, 0.5, (PARTICLES, 1)), blind, guess).astype(path.dtype)
-        density = lambda x, memory: law.log_prob(x, memory.x, start, gap, condition(memory, known))
-        of_law, of_guess = jax.vmap(density)(x, memories), _log_normal(x - mean, spread)
-        weight = (weight + of_law - jnp.logaddexp(of_law, of_guess)).astype(path.dtype)
+        guess = mean + jr.normal(guess_key, blind.shape, dtype) @ cholesky(spread).T
+        x = jnp.where(jr.bernoulli(side_key, 0.5, (PARTICLES, 1)), blind, guess)
+        arrived = i == stops.number - 1
+        x = jnp.where(arrived, end[None], x).astype(dtype)
+        of_law = jax.vmap(law.prepared_log_prob)(x, jax.tree.map(lambda leaf: leaf[:PARTICLES], prepared))
+        of_guess = jnp.where(arrived, -jnp.inf, _log_normal(x - mean, spread))
+        of_both = jnp.where(arrived, 0.0, jnp.logaddexp(of_law, of_guess))
+        weight = (weight + of_law - of_both).astype(dtype)
         x, nearness = _meet(x, seen)
-        memories = jax.vmap(lambda memory, x: history.update(memory, x, gap))(memories, x)
         path = path.at[:, i].set(x)
-        ahead = _log_normal(end[None] - x, SAFE**2 * far)
+        ahead = jnp.where(arrived, 0.0, _log_normal(end[None] - x, SAFE**2 * far))
         worth = jnp.nan_to_num(weight + ahead, nan=-jnp.inf) + nearness
         share_of = jax.nn.softmax(worth)
-        tired = 1 / jnp.square(share_of).sum() < TIRED * PARTICLES
-        everyone = jnp.arange(PARTICLES)
-        chosen = jr.categorical(pick_key, worth, shape=(PARTICLES,)).astype(everyone.dtype)
         # Rows of which something was seen choose in any case: their weights are not carried on.
-        chosen = jnp.where(tired | ~jnp.isnan(seen).all(), chosen, everyone)
-        weight = jnp.where(tired | ~jnp.isnan(seen).all(), -ahead[chosen], weight)
+        choose = (1 / jnp.square(share_of).sum() < TIRED * PARTICLES) | ~jnp.isnan(seen).all()
+        choose &= ~arrived
+        chosen = jnp.where(choose, jr.categorical(pick_key, worth, shape=(PARTICLES,)), everyone)
+        weight = jnp.where(choose, -ahead[chosen], weight).astype(dtype)
+        memories = jax.vmap(lambda memory, x: history.update(memory, x, gap))(memories, x)
         memories, path = jax.tree.map(lambda leaf: leaf[chosen], (memories, path))
-        return (memories, path, weight), None
+        return memories, path, weight
 
-    on_the_way = jnp.arange(steps), gaps[:-1], known[:-1], seen[:-1], near, far
-    nothing = jnp.zeros(PARTICLES, gaps.dtype)
-    (memories, path, weight), _ = jax.lax.scan(step, (memories, path, nothing), on_the_way)
-    density = lambda memory: law.log_prob(end, memory.x, start, gaps[-1], condition(memory, known[-1]))
-    last = jnp.nan_to_num(weight + jax.vmap(density)(memories), nan=-jnp.inf)
-    chosen = jr.categorical(jr.fold_in(key, steps), last, shape=(samples,))
+    start = memories, path, jnp.zeros(PARTICLES, dtype)
+    _, path, weight = jax.lax.fori_loop(0, stops.number, step, start)
+    weight = jnp.nan_to_num(weight, nan=-jnp.inf)
+    chosen = jr.categorical(jr.fold_in(key, stops.number), weight, shape=(samples,))
     return path[chosen]
+
+
+def _covariance(drawn: Float[Array, "n dim"]) -> Float[Array, "dim dim"]:
+    """Of what scouts found. Tails that are heavy would make a guess too wide: what lies far out counts as less."""
+    away = drawn - jnp.median(drawn, axis=0)[None]
+    furthest = 3 * jnp.median(jnp.abs(away), axis=0)[None] / 0.6745
+    away = jnp.clip(away, -furthest, furthest)
+    floor = 1e-6 * jnp.square(away).mean() + jnp.finfo(drawn.dtype).tiny
+    return away.T @ away / drawn.shape[0] + floor * jnp.eye(drawn.shape[1], dtype=drawn.dtype)
 
 
 def _log_normal(x: Float[Array, "n dim"], covariance: Float[Array, "dim dim"]) -> Float[Array, " n"]:

@@ -9,10 +9,11 @@ import jax.random as jr
 import numpy as np
 from jax.scipy.stats import norm
 from jaxtyping import Float, Int, PRNGKeyArray
+from scipy.special import stdtrit
 
 from ..baselines import fit_ornstein_uhlenbeck, fit_persistence, log_likelihood
 from ..flows import Correction, LocalFlow
-from ..flows.local import KNOTS
+from ..flows.local import KNOTS, NORMAL_95
 from ..laws import OrnsteinUhlenbeck
 from ..laws.ornstein_uhlenbeck import relative_expm1
 from .pieces import Piece, usual_gap
@@ -33,8 +34,13 @@ DOUBT = 300.0
 # Stretches apart from one another, from which on the share of rows within an interval means something; and at which
 # the law's noise counts as much as the simple law's.
 ENOUGH_APART = 60.0
+# Stretches apart at which the width of the simple law over a gap is believed by half; and by how much it may differ
+# from what rows next to each other say.
+ENOUGH_FOR_WIDTH, LEAST_WIDTH, MOST_WIDTH = 10.0, 0.1, 10.0
 # Standard deviations of a normal law that its central 90 % are wide.
 NORMAL_WIDTH = 3.29
+# The share of the law's own noise where nothing is known of how right it is.
+LEAST_SHARE = 0.01
 # Below this many pairs a gap is corrected as the next shorter one is.
 FEWEST_PAIRS = 20
 
@@ -85,11 +91,11 @@ def _back(pieces) -> OrnsteinUhlenbeck:
     others."""
     times, values = [p.times for p in pieces], [p.values for p in pieces]
     law = fit_ornstein_uhlenbeck(times, values)
-    gained = 2 * (
-        log_likelihood(law, times, values) - log_likelihood(fit_persistence(times, values), times, values)
-    )
-    rate = np.where(gained > RETURN_EVIDENCE, np.asarray(law.rate), 0.0)
-    return OrnsteinUhlenbeck(rate, law.mean, law.std)
+    walk = fit_persistence(times, values)
+    gained = 2 * (log_likelihood(law, times, values) - log_likelihood(walk, times, values))
+    returns = gained > RETURN_EVIDENCE
+    std = np.where(returns, np.asarray(law.std), np.diagonal(np.asarray(walk.scale_tril)))
+    return OrnsteinUhlenbeck(np.where(returns, np.asarray(law.rate), 0.0), law.mean, std)
 
 
 class HeldPairs(NamedTuple):
@@ -161,22 +167,34 @@ def _padded(array: np.ndarray) -> np.ndarray:
     return np.concatenate([array, np.repeat(array[-1:], PAIRS - len(array), axis=0)]).astype(np.float32)
 
 
-def _set_correction(gaps, found, span, back) -> tuple[Correction | None, list[Check]]:
+def _set_correction(gaps, forecasts, span, back) -> tuple[Correction, list[Check]]:
     rows, set_at, checks = [], [], []
-    for gap, parts in zip(gaps, found, strict=True):
+    for gap, parts in zip(gaps, forecasts, strict=True):
         joined = _joined(parts) if parts else None
         if joined is None or len(joined.y) < FEWEST_PAIRS:
             continue
         # Pairs that overlap say the same thing again: only so many stand on their own.
         apart = float(min(len(joined.y), max(2.0, span / gap)))
         channels = [[a[..., i] for a in joined] for i in range(joined.y.shape[1])]
-        rows.append([_best(*channel, apart=apart) for channel in channels])
+        simple = [_simple(y, back, plain, apart) for y, _, back, _, plain in channels]
+        channels = [
+            [y, drift, share * back, around, width * plain]
+            for (y, drift, back, around, plain), (share, width) in zip(channels, simple, strict=True)
+        ]
+        found = [_best(*channel, apart=apart) for channel in channels]
+        # Numbers from few stretches are themselves in doubt, and forecasts are wider for it: width of both laws.
+        doubt = _predictive(apart)
+        channels = [[*channel[:-1], doubt * channel[-1]] for channel in channels]
+        found = [(trust, pull, doubt * spread, share) for trust, pull, spread, share in found]
+        simple = [(share, doubt * width) for share, width in simple]
+        said = [_check(channel, row) for channel, row in zip(channels, found, strict=True)]
+        rows.append([_of_the_law(row, each) for row, each in zip(found, simple, strict=True)])
         set_at.append(np.log(gap))
-        said = [_check(*channel, *row) for channel, row in zip(channels, rows[-1], strict=True)]
         coverage, relative = zip(*said, strict=True)
         checks.append(Check(float(gap), len(joined.y), list(coverage), list(relative)))
     if not set_at:
-        return None, []
+        # Nothing was held out that could be checked: the last value, with the noise of the moves there were.
+        set_at, rows = [np.log(gaps[0])], [[(0.0, 1.0, 1.0, LEAST_SHARE)] * back.dim]
     trust, pull, spread, share = np.moveaxis(np.array(rows), -1, 0)
     as_array = lambda array: jnp.asarray(array, jnp.float32)
     correction = Correction(
@@ -197,8 +215,9 @@ def _joined(parts: list[_Forecasts]) -> _Forecasts:
     return _Forecasts(*(join(name) for name in _Forecasts._fields))
 
 
-def _check(y, drift, back, around, plain, trust, pull, spread, share) -> tuple[float, float]:
+def _check(channel, found) -> tuple[float, float]:
     """Coverage, and CRPS relative to the better of two simple means with the law's noise."""
+    (y, drift, back, around, plain), (trust, pull, spread, share) = channel, found
     rest = y - trust * drift - pull * back
     noise = _shared(around, plain, spread, share)
     ours = _crps(rest, noise).mean()
@@ -224,6 +243,32 @@ def _best(y, drift, back, around, plain, *, apart) -> tuple[float, float, float,
     shares = np.stack([_crps(rest, _shared(around, plain, spread, share)) for share in SHARES])
     better = _believed(shares, ENOUGH_APART / apart, apart)
     return trust, pull, spread, max(better, apart / (apart + ENOUGH_APART))
+
+
+def _simple(y, back, plain, apart) -> tuple[float, float]:
+    """How much of its return to the mean the simple law has over a gap, and how many times as wide it is as rows next
+    to each other say, of which it was fitted. An error of measurement returns at once: such rows make a return look
+    too fast, and noise over a long gap too wide."""
+    wide = lambda share: np.sqrt(np.mean(((y - share * back) / plain) ** 2))
+    normal = np.asarray(norm.ppf((np.arange(DRAWS) + 0.5) / DRAWS))[None]
+    scores = [_crps(y - share * back, wide(share) * plain[:, None] * normal) for share in SHARES]
+    share = _believed(np.stack(scores), 0.0, apart)
+    width = np.clip(wide(share), LEAST_WIDTH, MOST_WIDTH) ** (apart / (apart + ENOUGH_FOR_WIDTH))
+    return share, float(width)
+
+
+def _predictive(apart: float) -> float:
+    """How much wider the central 90 % of what comes are than those of a normal law whose mean and width were both set
+    by so many stretches: Student's instead of the normal quantile, and the error of the mean."""
+    quantile = stdtrit(max(apart - 2, 1.0), (1 + LEVEL) / 2) / NORMAL_95
+    return float(min(quantile * np.sqrt(1 + 2 / apart), MOST_WIDTH))
+
+
+def _of_the_law(found, simple) -> tuple[float, float, float, float]:
+    """Trust, pull, spread and share of a law whose simple law is the process itself."""
+    trust, pull, spread, share = found
+    simple_share, width = simple
+    return trust, pull * simple_share, spread * width ** ((1 - share) / share), share
 
 
 def _believed(scores: Float[np.ndarray, "shares pairs"], doubt: float, apart: float) -> float:

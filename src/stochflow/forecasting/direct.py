@@ -26,8 +26,9 @@ from .units import FINEST_DOUBLE, STILL, Units, keys_of, make_support, mark_of, 
 # Rows of the past that are read at the most: what lies before them has faded from every memory, and says little of
 # how wide the next moves are.
 PAST = 8192
-# Series whose past is read by one call, and rows of all of them.
-READ_AT_ONCE, ROWS_AT_ONCE = 256, 1 << 19
+# Series whose past is read by one call, filled up if there are fewer: so what is read of one does not depend on the
+# others, to the last digit.
+READ_AT_ONCE = 16
 # The horizon, if none is given, is this share of all the time that was observed: that many stretches tell of it.
 HORIZON_SHARE = 20
 
@@ -107,13 +108,13 @@ class DirectModel(AbstractModel):
         known = past.memory, past.known, past.wider, gaps, self._ahead(future)
         keys = keys_of(key, past.ids)
 
-        def some(rows):
+        def some(rows, kind):
             chosen = jax.tree.map(lambda array: jnp.asarray(np.asarray(array)[rows], jnp.float32), known)
-            z = np.asarray(_draw(self, chosen, keys[rows], samples, most_steps(gaps), joint), np.float64)
+            z = np.asarray(_draw(self, chosen, keys[rows], samples, kind[0], joint), np.float64)
             centre, spread = (own[rows][:, None, None] for own in (past.centre, past.spread))
             return self.units.restore(centre + spread * z)
 
-        return in_chunks(some, (len(gaps), samples, gaps.shape[1], self.dim))
+        return in_chunks(some, (len(gaps), samples, gaps.shape[1], self.dim), most_steps(gaps)[:, None])
 
     def impute(self, panel: Panel, i: int, at: np.ndarray, *, samples: int, key: PRNGKeyArray) -> np.ndarray:
         times, values, u = panel.complete(i)
@@ -169,10 +170,9 @@ def _read_rows(model: DirectModel, rows: list[tuple[np.ndarray, np.ndarray, np.n
     found: list[Any] = [None] * len(rows)
     for length in sorted(set(lengths)):
         group = [i for i, n in enumerate(lengths) if n == length]
-        at_once = max(1, min(READ_AT_ONCE, ROWS_AT_ONCE // length))
-        for first in range(0, len(group), at_once):
-            part = group[first : first + at_once]
-            filled = (part + [part[-1]] * at_once)[: 1 << (len(part) - 1).bit_length()]
+        for first in range(0, len(group), READ_AT_ONCE):
+            part = group[first : first + READ_AT_ONCE]
+            filled = (part + [part[-1]] * READ_AT_ONCE)[:READ_AT_ONCE]
             arrays = [(*padded(t, x), _as_long(u, length)) for t, x, u in (rows[i] for i in filled)]
             read = _last(model, *(np.stack(each) for each in zip(*arrays, strict=True)))
             read = jax.tree.map(np.asarray, read)
@@ -216,7 +216,7 @@ def _draw(model, starts, keys, samples, steps, joint):
         path = lambda key: at_times(make_step, memory, gaps, ahead, steps=steps, joint=joint, key=key).x
         return jax.vmap(path)(jr.split(key, samples))
 
-    return jax.vmap(series)(starts, keys)
+    return jax.lax.map(lambda each: series(*each), (starts, keys))
 
 
 @eqx.filter_jit

@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
-# Draws in one call of the compiled program: memory stays small whatever the number of series.
-AT_ONCE = 1 << 18
+# Draws in one call of the compiled program: memory stays small whatever the number of series, and one series alone
+# costs little.
+AT_ONCE = 1 << 14
 # Of a step: a gap longer than the horizon by rounding alone is crossed in one.
 SLACK = 1e-6
 
@@ -18,17 +19,28 @@ Step = Callable[[PyTree[Array], Scalar, PRNGKeyArray], PyTree[Array]]
 
 
 def in_chunks(
-    draw: Callable[[np.ndarray], Array | np.ndarray], shape: tuple[int, int, int, int], *, each: int = 1
+    draw: Callable[[Int[np.ndarray, " chunk"], tuple[int, ...]], Array | np.ndarray],
+    shape: tuple[int, int, int, int],
+    kinds: Int[np.ndarray, "series what"],
+    *,
+    each: int = 1,
 ) -> Float[np.ndarray, "series samples times dim"]:
-    """`draw(rows)` of all series, as many at once as `AT_ONCE` allows; each chunk is as large as the others. `each` is
-    how many draws are behind one number."""
-    series, samples, times, _ = shape
+    """`draw(rows, kind)` of all series, chunk by chunk, each chunk of one kind and as large as the others.
+
+    How large is decided by what is asked of one series, and the last chunk is filled up: so the same program draws a
+    series whatever the others are, and its numbers are the same to the last digit. `each` is how many draws are behind
+    one number.
+    """
+    _, samples, times, _ = shape
     most = max(1, AT_ONCE // max(1, samples * times * each))
-    chunk = min(1 << (most.bit_length() - 1), 1 << (series - 1).bit_length())
+    chunk = 1 << (most.bit_length() - 1)
     out = np.empty(shape)
-    for first in range(0, series, chunk):
-        rows = np.minimum(np.arange(first, first + chunk), series - 1)
-        out[first : first + chunk] = np.asarray(draw(rows))[: series - first]
+    for kind in np.unique(kinds, axis=0):
+        members = np.flatnonzero((kinds == kind).all(axis=1))
+        for first in range(0, len(members), chunk):
+            rows = members[first : first + chunk]
+            filled = np.concatenate([rows, np.repeat(rows[-1:], chunk - len(rows))])
+            out[rows] = np.asarray(draw(filled, tuple(map(int, kind))))[: len(rows)]
     return out
 
 
@@ -40,9 +52,11 @@ def gaps_to(
     return np.diff(gaps, axis=1, prepend=0.0) if joint else gaps
 
 
-def most_steps(gaps: np.ndarray) -> int:
-    """How many steps the longest of the gaps takes, in units of the horizon."""
-    return int(max(1, np.ceil(gaps.max(initial=0.0) - SLACK)))
+def most_steps(gaps: Float[np.ndarray, "series times"]) -> Int[np.ndarray, " series"]:
+    """How many steps the longest gap of each series takes, in units of the horizon: a power of two, so that few
+    programs serve all."""
+    steps = np.maximum(1.0, np.ceil(gaps.max(axis=1, initial=0.0) - SLACK))
+    return (2 ** np.ceil(np.log2(steps))).astype(int)
 
 
 def in_steps(

@@ -92,6 +92,8 @@ def _build(cls, manifest, tensors) -> Forecaster:
     if axis.zone is not None and (not isinstance(axis.zone, str) or not is_zone(axis.zone)):
         raise ValueError(f"the time zone {axis.zone!r} is not known")
     names = tuple(str(name) for name in manifest["names"])
+    if columns.channel is None and names != columns.values:
+        raise ValueError(f"channels {names} of the columns {columns.values}")
     if manifest["frame"] not in FRAMES:
         raise ValueError(f"frames of {manifest['frame']!r} are not known")
     parts = unpack(manifest["model"], tensors, prefix="model.")

@@ -25,6 +25,9 @@ KINDS = ("auto", "flow", "latent")
 SCALINGS = ("auto", "global", "series")
 # Above this share of rows with a channel missing, a law of complete rows would throw too much away.
 INCOMPLETE = 0.2
+NOTHING_HELD_OUT = (
+    "too few rows to hold any out: forecasts are the last value with the noise of the moves there were"
+)
 # Series and draws that the card's consistency is found from, and rows that its calibration is if none were held out.
 CARD_SERIES, CARD_DRAWS, CARD_ROWS = 16, 1000, 256
 # Standard deviations of a normal law that its central 90 % are wide.
@@ -33,7 +36,8 @@ NORMAL_90 = 3.29
 
 @dataclasses.dataclass(frozen=True)
 class ForecasterConfig(LearnConfig):
-    """Settings of a [`Forecaster`][stochflow.Forecaster] that are plain numbers and words, as it documents them."""
+    """Settings of a [`Forecaster`][stochflow.forecasting.Forecaster] that are plain numbers and words, as it documents
+    them."""
 
     kind: str = "auto"
     scaling: str = "auto"
@@ -82,7 +86,9 @@ def fit_table(
             panel, region, horizon=longest, steps=config.steps, folder=folder, progress=progress, key=key
         )
     gap = float(np.median(np.concatenate([np.diff(t) for t in panel.times])))
-    card = {"kind": kind, "why": why} | _card(table, model, checks, clock.monotonic() - begin)
+    card = {"kind": kind, "why": why} | _card(
+        table, model, checks, clock.monotonic() - begin, kind, config.folds
+    )
     fitted = Fitted(table.columns, axis, names, model, gap, card, table.frame)
     if kind == "latent":  # nothing is held out: what it says of the rows of the fit is better than nothing
         card["in_sample"] = _in_sample(fitted, panel)
@@ -102,7 +108,7 @@ def _choose(table: Table, config: ForecasterConfig) -> tuple[str, str]:
     columns = table.columns
     if kind == "latent" and (columns.static or columns.past or columns.future):
         raise ValueError(
-            "covariates are for `kind='flow'`; leave them out, or the rows with missing channels."
+            "covariates are for `kind='flow'`, which reads complete rows only: choose it, or leave the covariates out."
         )
     if kind == "latent" and config.scaling == "series":
         raise ValueError("`scaling='series'` is for `kind='flow'`; a latent model measures all series alike.")
@@ -125,7 +131,9 @@ def _intervals(support: Any, names: tuple[str, ...]) -> list[Any]:
     return [given.get(name, "real") for name in names]
 
 
-def _card(table: Table, model: AbstractModel, checks: list[Check], seconds: float) -> dict[str, Any]:
+def _card(
+    table: Table, model: AbstractModel, checks: list[Check], seconds: float, kind: str, folds: int
+) -> dict[str, Any]:
     """What the model was made from and how it did, as plain numbers and words."""
     panel, _, axis, names, _ = table
     named = lambda numbers: dict(zip(names, (round(number, 3) for number in numbers), strict=True))
@@ -140,6 +148,7 @@ def _card(table: Table, model: AbstractModel, checks: list[Check], seconds: floa
         "scaling": "series" if model.own_scale else "global",
         "training_seconds": round(seconds, 1),
         "two_steps_for_one": _consistency(table, model),
+        **({} if checks or kind == "latent" or not folds else {"doubt": NOTHING_HELD_OUT}),
         "held_out": [
             {
                 "gap": axis.show_length(check.gap),

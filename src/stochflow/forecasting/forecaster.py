@@ -152,6 +152,7 @@ class Forecaster:
             df, id=id, time=time, values=values, channel=channel, static=static, past=past, future=future
         )
         self._set(self._fit_table(table, config, folder), table.panel)
+        self._no_rows = as_frame(df).head(0)
         return self
 
     def _fit_table(self, table: Table, config: ForecasterConfig, folder: Any = None) -> Fitted:
@@ -180,6 +181,7 @@ class Forecaster:
         self.kind_ = fitted.card["kind"]
         self.panel_ = panel
         self.past_ = fitted.model.past(panel) if panel is not None else past
+        self._no_rows = nw.from_dict({}, backend=cast(Any, fitted.frame))  # what frames are made like
 
     def _fitted(self) -> Fitted:
         if not hasattr(self, "fitted_"):
@@ -255,9 +257,7 @@ class Forecaster:
         return self.panel_
 
     def _like(self, df) -> nw.DataFrame:
-        if df is not None:
-            return as_frame(df)
-        return nw.from_dict({"empty": [0]}, backend=cast(Any, self.fitted_.frame))
+        return self._no_rows if df is None else as_frame(df)
 
     def _panel(self, df: Any) -> Panel:
         fitted = self._fitted()

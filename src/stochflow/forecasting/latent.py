@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Bool, Float, PRNGKeyArray
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from ..data import Trajectories
 from ..inference import impute_latent
@@ -99,9 +99,13 @@ class LatentModel(AbstractModel):
         del future  # a latent flow reads no covariates
         gaps = gaps_to(at, past.last, self.horizon, joint=joint)
         starts, keys = (_series(past), gaps), keys_of(key, past.ids)
-        some = lambda rows: _draw(self, _chosen(starts, rows), keys[rows], samples, most_steps(gaps), joint)
-        drawn = in_chunks(some, (len(gaps), samples, gaps.shape[1], self.dim))
-        return off_line(self.support, drawn)
+
+        def some(rows, kind):
+            steps, length = kind
+            drawn = _draw(self, _chosen(starts, rows, length), keys[rows], samples, steps, joint)
+            return off_line(self.support, np.asarray(drawn, np.float64))
+
+        return in_chunks(some, (len(gaps), samples, gaps.shape[1], self.dim), _kinds(past, gaps))
 
     def impute(self, panel: Panel, i: int, at: np.ndarray, *, samples: int, key: PRNGKeyArray) -> np.ndarray:
         there = ~np.isnan(panel.values[i]).all(axis=1)
@@ -116,24 +120,36 @@ class LatentModel(AbstractModel):
         gaps = gaps_to(at[:, None], past.last, self.horizon, joint=False)
         keys, seen = keys_of(jr.key(0), past.ids), ~np.isnan(x_t)
         ends = np.nan_to_num(_line(self.support, x_t)), seen
-        starts = (_series(past), gaps), ends
+        starts = _series(past), gaps
 
-        def some(rows):
-            start, end = _chosen(starts, rows)
-            found = _log_prob(self, start, end, keys[rows], most_steps(gaps))
+        def some(rows, kind):
+            steps, length = kind
+            end = jax.tree.map(lambda array: jnp.asarray(_single(array[rows])), ends)
+            found = _log_prob(self, _chosen(starts, rows, length), end, keys[rows], steps)
             return np.asarray(found)[:, None, None, None]
 
-        return in_chunks(some, (len(gaps), 1, 1, 1), each=LOG_DRAWS)[:, 0, 0, 0]
+        return in_chunks(some, (len(gaps), 1, 1, 1), _kinds(past, gaps), each=LOG_DRAWS)[:, 0, 0, 0]
 
 
 def _series(past: LatentPast) -> Series:
     return Series(past.times, past.values, past.mask, past.present)  # type: ignore[arg-type]
 
 
-def _chosen(arrays, rows):
-    """Some rows of each array, in single precision."""
-    single = lambda array: array if array.dtype == bool else array.astype(np.float32)
-    return jax.tree.map(lambda array: jnp.asarray(single(array[rows])), arrays)
+def _kinds(past: LatentPast, gaps: np.ndarray) -> Int[np.ndarray, "series 2"]:
+    """How many steps and how many rows the program of each series is for."""
+    lengths = [padded_length(int(rows)) for rows in past.present.sum(axis=1)]
+    return np.stack([most_steps(gaps), np.array(lengths)], axis=1)
+
+
+def _chosen(starts, rows, length):
+    """Some of the series, up to that length, and of their gaps, in single precision."""
+    series, gaps = starts
+    cut = jax.tree.map(lambda array: jnp.asarray(_single(array[rows, :length])), series)
+    return cut, jnp.asarray(_single(gaps[rows]))
+
+
+def _single(array: np.ndarray) -> np.ndarray:
+    return array if array.dtype == bool else array.astype(np.float32)
 
 
 def _states(model, start, keys, steps, joint):
@@ -169,7 +185,7 @@ def _draw(model, starts, keys, samples, steps, joint):
         seen = jax.vmap(jax.vmap(lambda x, key: model.flow.model.emission.sample(x, key=key)))(x, noise)
         return model.flow.units.restore(seen)
 
-    return jax.vmap(one)(starts, keys)
+    return jax.lax.map(lambda series: one(*series), (starts, keys))
 
 
 @eqx.filter_jit

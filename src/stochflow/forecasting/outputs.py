@@ -21,10 +21,17 @@ def _id_and_time(ids, at, repeats, columns, axis, like) -> dict[str, Any]:
     number = at.shape[1]
     if columns.id is not None:
         kinds = np.array(ids) if isinstance(ids[0], int | float | np.number) else np.array(ids, object)
-        out[columns.id] = list(np.repeat(kinds, number * repeats))
+        out[columns.id] = _id_column(columns.id, list(np.repeat(kinds, number * repeats)), like)
     times = np.tile(at[:, None, :], (1, repeats, 1)).reshape(-1)
     out[columns.time] = axis.write(columns.time, times, like.implementation)
     return out
+
+
+def _id_column(name: str, ids: list[Any], like: nw.DataFrame) -> nw.Series:
+    """Ids of the type that they have in a frame; as they are if it has no such column (a model that was loaded)."""
+    made = nw.new_series(name, ids, backend=like.implementation)
+    kind = like[name].dtype if name in like.columns else made.dtype
+    return made.cast(kind) if kind.is_integer() or isinstance(kind, nw.Categorical | nw.Enum) else made
 
 
 def sample_frame(draws, ids, at, names, columns, axis, like) -> Any:
@@ -139,7 +146,7 @@ def between_frame(
             "`times` must lie between the first and the last complete row of a series; none does."
         )
     found = np.concatenate(rows, axis=1)
-    out: dict[str, Any] = {} if columns.id is None else {columns.id: ids}
+    out: dict[str, Any] = {} if columns.id is None else {columns.id: _id_column(columns.id, ids, frame)}
     out[columns.time] = axis.write(columns.time, np.concatenate(times), frame.implementation)
     for c, name in enumerate(names):
         for ending, column in zip(("", "_lo90", "_hi90"), found[..., c], strict=True):

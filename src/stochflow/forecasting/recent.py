@@ -12,10 +12,13 @@ from ..flows import LocalFlow
 from ..flows.local import NORMAL_95
 from .correction import LEVEL, NEAR
 
-# Of each gap the last so many stretches, one after the other, are looked at.
-STRETCHES = 128
-# What so many say is believed by half; what a few say is a matter of chance.
-HALF = 30.0
+# Of each gap so many stretches are looked at, one at each half of a gap back from the last row.
+STRETCHES, PER_GAP = 128, 2
+# A stretch so many gaps ago counts half as much as the last one. This and the next were chosen by forecasts within the
+# first six tenths of the series of `benchmarks/series.py`, which the tests there begin after.
+HALF_LIFE = 12.0
+# What so many stretches apart say is believed by half; what a few say is a matter of chance.
+HALF = 16.0
 # What is tried, and beyond which no width is believed.
 SPREADS = np.geomspace(0.3, 1 / 0.3, 25)
 # Of a gap: times are sums of single precision.
@@ -35,8 +38,8 @@ class Read(NamedTuple):
 def recent_width(law: LocalFlow, rows: Read, ahead: int) -> Float[Array, "knots dim"]:
     """How many times as wide as the law says its noise should be at each gap of its correction, none without one.
 
-    The mean, in logarithms, of what would have held 90 % of what came and of what would have had the best CRPS; and of
-    that the part that the number of stretches is worth.
+    The mean, in logarithms, of what would have held 90 % of what came and of what would have had the best CRPS, where
+    stretches count the less the longer ago they are; and of that the part that their number is worth.
     """
     if law.correction is None:
         return jnp.zeros((0, law.dim), rows.values.dtype)
@@ -44,7 +47,7 @@ def recent_width(law: LocalFlow, rows: Read, ahead: int) -> Float[Array, "knots 
 
 
 def _at(law, rows, ahead, gap):
-    start, end, dt, real = _stretches(rows, gap)
+    start, end, dt, real, new = _stretches(rows, gap)
     known = rows.covariates.shape[1] - ahead
     u = jnp.concatenate(
         [rows.seen[start], rows.covariates[start, :known], rows.covariates[end, known:]], axis=1
@@ -52,24 +55,29 @@ def _at(law, rows, ahead, gap):
     read = lambda x_t, x_s, dt, u: law.channel_noise(x_t, x_s, jnp.zeros_like(dt), dt, u)
     size = jnp.abs(jax.vmap(read)(rows.values[end], rows.values[start], dt, u))
     real &= jnp.isfinite(size).all(axis=1)
-    number = real.sum()
-    covering = _quantile(jnp.where(real[:, None], size, jnp.inf), number) / NORMAL_95
+    fade = 0.5 ** (jnp.arange(STRETCHES, dtype=size.dtype) / (PER_GAP * HALF_LIFE))
+    weight = jnp.where(real, fade * new, 0.0)
+    # As many as lie apart: what two stretches share is said once.
+    number = weight.sum() ** 2 / jnp.maximum((fade * weight).sum(), jnp.finfo(size.dtype).tiny)
+    covering = jax.vmap(_quantile, in_axes=(1, None))(size, weight) / NORMAL_95
     tried = jnp.asarray(SPREADS, size.dtype)
-    score = jnp.where(real[None, :, None], _crps(size[None], tried[:, None, None]), 0.0).sum(axis=1)
-    sharpest = tried[score.argmin(axis=0)]
+    score = jnp.where(
+        real[None, :, None], weight[None, :, None] * _crps(size[None], tried[:, None, None]), 0.0
+    )
+    sharpest = tried[score.sum(axis=1).argmin(axis=0)]
     best = 0.5 * (jnp.log(jnp.clip(covering, SPREADS[0], SPREADS[-1])) + jnp.log(sharpest))
     belief = number**2 / (number**2 + HALF**2)
     return jnp.where(number > 0, jnp.exp(belief * best), 1.0).astype(rows.values.dtype)
 
 
 def _stretches(rows, gap):
-    """First and last rows of stretches about this gap long, from the last row backwards, how long each is, and which
-    are there. Holes in the data count as little longer than the gap: what lies before them is not lost, and times stay
-    so small that single precision will do."""
+    """First and last rows of stretches about this gap long, from the last row backwards, how long each is, which are
+    there, and what part of a gap each has for itself and not with the later one. Holes in the data count as little
+    longer than the gap: what lies before them is not lost, and times stay so small that single precision will do."""
     index = jnp.arange(rows.gaps.shape[0])
     passed = jnp.cumsum(jnp.minimum(rows.gaps, (1 + 2 * NEAR) * gap))
     times = jnp.where(index <= rows.last, passed - passed[rows.last], jnp.inf)
-    wanted = -gap * jnp.arange(1, STRETCHES + 1)
+    wanted = -gap * (1 + jnp.arange(STRETCHES) / PER_GAP)
     start = jnp.minimum(jnp.searchsorted(times, wanted - ROUNDING * gap), rows.last)
     end = jnp.searchsorted(times, times[start] + (1 - ROUNDING) * gap)
     real = (end <= rows.last) & (wanted > times[0] - gap)
@@ -77,16 +85,15 @@ def _stretches(rows, gap):
     end = jnp.minimum(end, rows.last)
     dt = times[end] - times[start]
     real &= jnp.abs(dt - gap) <= NEAR * gap
-    return start, end, jnp.where(real, dt, gap), real
+    apart = jnp.concatenate([gap[None], times[start[:-1]] - times[start[1:]]])
+    return start, end, jnp.where(real, dt, gap), real, jnp.minimum(apart / gap, 1.0)
 
 
-def _quantile(sizes, number):
-    """The `LEVEL` quantile of the first `number` of each column in order; infinite ones come last."""
-    ordered = jnp.sort(sizes, axis=0)
-    place = LEVEL * jnp.maximum(number - 1, 0)
-    below = jnp.floor(place).astype(jnp.int32)
-    above = jnp.minimum(below + 1, jnp.maximum(number - 1, 0))
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+def _quantile(sizes: Float[Array, " n"], weight: Float[Array, " n"]) -> Float[Array, ""]:
+    """The least of some sizes that, with those below it, has the share `LEVEL` of their weight."""
+    order = jnp.argsort(jnp.where(weight > 0, sizes, jnp.inf))
+    below = jnp.cumsum(weight[order])
+    return sizes[order][jnp.argmax(below >= LEVEL * below[-1])]
 
 
 def _crps(x, std):

@@ -10,30 +10,38 @@ from ..baselines import SeasonalNaive, fit_ornstein_uhlenbeck, fit_persistence, 
 from ..laws import BrownianMotion, OrnsteinUhlenbeck
 from ..metrics import crps_of_normal
 from .frames import Panel
-from .origins import Origins
+from .origins import LATEST, Origins
 
 # They are fitted to each series by itself up to so many of them, if each has so many complete rows.
 MOST_APART, FEWEST_ROWS = 64, 30
+# Moves over a gap that say how far one goes.
+FEWEST_MOVES = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class References:
     """The baselines, fitted on what the forecaster was: for each series by itself, if that is what the likelihood, with
-    a price for each parameter, speaks for, and else for all together. `series` holds those of each id."""
+    a price for each parameter, speaks for, and else for all together. `series` holds those of each id.
+
+    Persistence is the last value with the noise that the moves of `known` have over the gap in question or, where those
+    are too few, that of a random walk, which grows as the root of the gap from one row to the next. The latter alone
+    would be an easy prey where rows come in bursts, each with an error of its own.
+    """
 
     persistence: BrownianMotion
     returning: OrnsteinUhlenbeck
     seasonal: SeasonalNaive | None
     series: dict[Any, tuple[BrownianMotion, OrnsteinUhlenbeck]]
+    known: Panel
 
     @classmethod
     def fit(cls, panel: Panel, period: float | None) -> "References":
         seasonal = None if period is None else SeasonalNaive.fit(panel.times, panel.values, period)
         together = _both(panel.times, panel.values)
-        return cls(*together, seasonal, _apart(panel, together))
+        return cls(*together, seasonal, _apart(panel, together), panel)
 
-    def crps(self, panel: Panel, origins: Origins) -> dict[str, Float[np.ndarray, "n dim"]]:
-        """The CRPS of each at each origin and channel."""
+    def crps(self, panel: Panel, origins: Origins, gap: float) -> dict[str, Float[np.ndarray, "n dim"]]:
+        """The CRPS of each at each origin, about this gap ahead, and channel."""
         pick = lambda arrays, rows: np.array(
             [arrays[i][r] for i, r in zip(origins.series, rows, strict=True)]
         )
@@ -47,8 +55,12 @@ class References:
         sizes, rate, mean, std = (np.array([each[i][k] for i in origins.series]) for k in range(4))
         faded = np.exp(-rate * gaps)
         noise = std * np.sqrt(-np.expm1(-2 * rate * gaps) / (2 * rate))
+        of_gap = self._sizes(gap, [panel.ids[i] for i in series])
+        moves = np.array([of_gap[panel.ids[i]] for i in origins.series])
+        moves = np.where(np.isnan(moves), sizes, moves)
         out = {
-            "persistence": crps_of_normal(start, sizes * np.sqrt(gaps), truth),
+            "persistence": crps_of_normal(start, moves * np.sqrt(gaps), truth),
+            "random_walk": crps_of_normal(start, sizes * np.sqrt(gaps), truth),
             "ornstein_uhlenbeck": crps_of_normal(mean + faded * (start - mean), noise, truth),
         }
         if self.seasonal is not None:
@@ -61,6 +73,32 @@ class References:
             means, stds = (np.concatenate(each) for each in zip(*said, strict=True))
             out["seasonal"] = crps_of_normal(means, stds, truth)
         return out
+
+    def _sizes(self, gap: float, ids: list[Any]) -> dict[Any, Float[np.ndarray, " dim"]]:
+        """Of each series: the noise of persistence over the root of the gap, NaN where too few moves are about as
+        long."""
+        moves = dict(zip(self.known.ids, _moves(self.known, gap), strict=True))
+        size = lambda some: np.sqrt(
+            np.where((~np.isnan(some)).sum(axis=0) < FEWEST_MOVES, np.nan, np.nansum(some**2, axis=0))
+            / np.maximum((~np.isnan(some)).sum(axis=0), 1)
+        )
+        together = size(np.concatenate(list(moves.values())))
+        own = {name: size(moves[name]) for name in ids if name in self.series}
+        return {name: np.where(np.isnan(found := own.get(name, together)), together, found) for name in ids}
+
+
+def _moves(panel: Panel, gap: float) -> list[Float[np.ndarray, "moves dim"]]:
+    """Of each series, how far it moves from each row to the first that comes about this gap later, over the root of the
+    gap between them; NaN for channels that were not seen at both."""
+    found = []
+    for t, x in zip(panel.times, panel.values, strict=True):
+        end = np.searchsorted(t, t + gap * (1 - 1e-9))
+        start = np.flatnonzero(end < len(t))
+        end = end[start]
+        near = t[end] - t[start] <= LATEST * gap + 1e-9 * gap
+        start, end = start[near], end[near]
+        found.append((x[end] - x[start]) / np.sqrt(t[end] - t[start])[:, None])
+    return found
 
 
 def _numbers(persistence: BrownianMotion, returning: OrnsteinUhlenbeck) -> list[np.ndarray]:

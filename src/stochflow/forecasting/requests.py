@@ -24,8 +24,8 @@ def forecast_times(
     if (times is None) == (horizon is None):
         raise ValueError("pass either `horizon` (and `every`), or `times`.")
     if horizon is not None:
-        step = fitted.gap if every is None else axis.length(every, "every")
         span = axis.length(horizon, "horizon")
+        step = min(fitted.gap, span) if every is None else axis.length(every, "every")
         number = int(np.floor(span / step + 1e-9))
         if not 1 <= number <= MOST_TIMES:
             raise ValueError(

@@ -14,6 +14,8 @@ from jaxtyping import Float
 UNITS = {
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0,
 }  # fmt: skip
+# Two numbers before a year, or before another two digits.
+DAY_OR_MONTH = re.compile(r"\s*\d{1,2}[/.\- ]\d{1,2}[/.\- ]\d{2}")
 LENGTH = re.compile(r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)?\s*([A-Za-z]+)\s*")
 OFFSET = re.compile(r"(UTC)?[+-]\d{2}:?\d{2}")
 KINDS = ("datetime", "date", "duration", "integer", "float")
@@ -70,7 +72,9 @@ class TimeAxis:
         """The column as float64; an error names the first row that is empty or not finite."""
         missing = series.is_null().to_numpy()
         if missing.any():
-            raise ValueError(f"time column {name!r}, row {int(missing.argmax())}: the time is missing.")
+            raise ValueError(
+                f"time column {name!r}, row {int(missing.argmax())}: the time is missing; fill it in, or drop the row."
+            )
         if self.kind == "date":
             series = series.cast(nw.Datetime("us"))
         if self.kind in ("date", "datetime"):
@@ -202,6 +206,7 @@ def as_moments(series: nw.Series, what: str) -> nw.Series:
 
 def parsed(series: nw.Series, what: str) -> nw.Series:
     """Text as datetimes; `what` is its name in errors. If offsets from UTC differ, as they do in summer, in UTC."""
+    _require_order(series, what)
     try:
         return series.str.to_datetime()
     except Exception as error:
@@ -221,6 +226,17 @@ def parsed(series: nw.Series, what: str) -> nw.Series:
         naive = [None if m is None else m.astimezone(datetime.UTC).replace(tzinfo=None) for m in moments]
         made = nw.new_series(series.name, naive, nw.Datetime("us"), backend=series.implementation)
         return made.dt.replace_time_zone("UTC")
+
+
+def _require_order(series: nw.Series, what: str) -> None:
+    """No text of which nobody knows whether the day comes first or the month: libraries guess, and not alike."""
+    for row, text in enumerate(series.to_list()):
+        if isinstance(text, str) and DAY_OR_MONTH.match(text):
+            raise ValueError(
+                f"{what}, row {row}: {text!r} may be a day before a month or a month before a day; write it as "
+                "2024-03-01, or say how it is written (`pandas.to_datetime(…, format=…)`, or `--time-format` of a "
+                "command)."
+            )
 
 
 def _iso(series: nw.Series) -> list[datetime.datetime | None] | None:
