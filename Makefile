@@ -14,7 +14,7 @@ help: ## say what there is
 demo: $(INSTALLED) ## learn the Lorenz system in a few minutes: table, figures and report in runs/demo
 	$(BIN)/stochflow demo
 
-# A worker that crashed ends the run: what would have to be found out from a run without it is not worth the wait.
+# A worker that crashes ends the run; one in its place might wait for ever.
 test: $(INSTALLED) ## the tests, without those that take minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --max-worker-restart 0
 

@@ -9,7 +9,6 @@ import jax.random as jr
 import numpy as np
 from jax.scipy.stats import norm
 from jaxtyping import Float, Int, PRNGKeyArray
-from scipy.special import stdtrit
 
 from ..baselines import fit_ornstein_uhlenbeck, fit_persistence, log_likelihood
 from ..flows import Correction, LocalFlow
@@ -260,6 +259,8 @@ def _simple(y, back, plain, apart) -> tuple[float, float]:
 def _predictive(apart: float) -> float:
     """How much wider the central 90 % of what comes are than those of a normal law whose mean and width were both set
     by so many stretches: Student's instead of the normal quantile, and the error of the mean."""
+    from scipy.special import stdtrit  # slow to import, and nothing else needs it
+
     quantile = stdtrit(max(apart - 2, 1.0), (1 + LEVEL) / 2) / NORMAL_95
     return float(min(quantile * np.sqrt(1 + 2 / apart), MOST_WIDTH))
 
