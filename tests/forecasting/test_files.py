@@ -4,6 +4,7 @@ import datetime
 import errno
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from stochflow.io import ModelFileError, load, peek, read_archive, save, write_a
 
 from ..io import models
 from ..io.damage import DAMAGE
-from .worlds import COLUMNS, quick_fit, two_channels
+from .worlds import COLUMNS, ou_frame, quick_fit, two_channels
 
 ASK = {"horizon": "12h", "every": "6h", "samples": 4}
 SUPPORT = {"price": "positive"}
@@ -61,6 +62,20 @@ def test_a_loaded_forecaster_says_the_same(frame, tmp_path):
     assert one.equals(two)
     assert again.predict(frame, **ASK).equals(one)
     assert sorted(set(one["name"])) == sorted(set(frame["name"]))
+
+
+def test_a_forecaster_of_format_1_still_says_what_it_said():
+    """Written in single precision, and never to be written again: see `tests/io/files/README.md`."""
+    path = Path(__file__).parent.parent / "io" / "files" / "format1-forecaster.stochflow"
+    assert peek(path)["format_version"] == 1
+    model = Forecaster.load(path)
+    assert model.model_.history.roams == 0
+    frame = ou_frame(60, series=2).assign(z=lambda rows: np.sin(rows["ds"]))
+    assert model.score(frame, metric="log") == pytest.approx(0.0660714, abs=1e-3)
+    later, there = model.past_.last + np.array([0.3, 1.0]), np.array([[0.5, 0.1], [1.0, -0.5]])
+    said = model.model_.log_prob(model.past_, there, later, np.zeros((2, 0)))
+    assert np.allclose(said, [-12.2193, -6.0969253], rtol=1e-3)
+    assert np.isfinite(model.predict(horizon=1.0, samples=3)[["y", "z"]]).all(axis=None)
 
 
 def test_a_horizon_that_was_a_timedelta_is_one_that_can_be_fitted_again(fitted, saved):

@@ -49,6 +49,30 @@ def test_memories_are_fading_means_at_irregular_times(history, rows):
     assert np.array_equal(memory.x, x[-1].astype(np.float32))
 
 
+def test_how_far_a_series_roams_is_its_variance_around_the_fading_mean(history, rows):
+    """The weighted variance of all rows, weights as those of the mean; and a little of what was there at first."""
+    times, x = rows
+    memory = last(history, times, x)
+    for i, life in enumerate(HALF_LIVES):
+        keep = 0.5 ** (np.diff(times) / (life * GAP))
+        weight = np.append(np.cumprod(keep[::-1])[::-1], 1.0) * np.append(1.0, 1 - keep)
+        assert weight.sum() == pytest.approx(1)
+        around = (weight[:, None] * (x - weight @ x) ** 2).sum(axis=0)
+        first = np.prod(keep) * np.asarray(history.start(jnp.asarray(x[0], jnp.float32)).roams)[i]
+        assert np.allclose(memory.roams[i], around + first, rtol=1e-3)
+
+
+def test_errors_of_measurement_do_not_hide_whether_a_series_travels():
+    """Moves from row to row are as large on the way as at rest; how far the series roams is not."""
+    rng = np.random.default_rng(1)
+    times, error = np.arange(400.0), rng.normal(size=(400, 1))
+    rest, travel = error, error + 0.5 * times[:, None]
+    history = History.fit([(times, rest), (times, travel)], 1.0)
+    at_rest, on_the_way = (last(history, times, x) for x in (rest, travel))
+    assert np.allclose(at_rest.size, on_the_way.size, rtol=0.3)
+    assert on_the_way.roams[-1] > 100 * at_rest.roams[-1]
+
+
 def test_row_by_row_is_the_same_as_all_at_once(history, rows):
     times, x = rows
     memory = history.start(jnp.asarray(x[0], jnp.float32))
@@ -78,6 +102,6 @@ def test_a_level_and_a_unit_change_only_the_state_that_is_read(rows):
     """Of a series that is moved and stretched all readings but the state and the size are the same."""
     times, x = rows
     one, two = (History.fit([(times, y)], GAP).along(times, y) for y in (x, 7 + 3 * x))
-    relative = slice(2, 2 + 2 * len(HALF_LIVES) * 2)
+    relative = slice(2, 2 + 3 * len(HALF_LIVES) * 2)
     assert np.allclose(one[:, relative], two[:, relative], atol=1e-3)
     assert np.allclose(two[:, :2] - one[:, :2], np.log(3), atol=1e-4)

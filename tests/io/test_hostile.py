@@ -75,7 +75,7 @@ def test_the_corpus_starts_from_a_good_file(good, tmp_path):
     [
         ("text", "it is no stochflow model"),
         ("compressed", "model.json is compressed; unpack the file into a folder"),
-        ("format_version 7", r"written by a newer stochflow \(format 2\); upgrade"),
+        ("format_version 7", r"written by a newer stochflow \(format 3\); upgrade"),
         ("model/class 7", "the class 'Mystery'; known are BernoulliEmission, "),
         ("weights/sha256 2", "do not have the sha256 that its manifest names"),
         ("member ../model.json", r"must be model.json and weights.safetensors; got b'\.\./model.json'"),

@@ -35,6 +35,7 @@ def test_a_file_of_format_1_still_says_what_it_said():
 
 
 def test_migrations_are_applied_in_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(migrate, "FORMAT_VERSION", 1)
     save(tmp_path / "it", models.LAWS["1 dim"], about={"seen": []})
 
     def step(version):
@@ -56,16 +57,18 @@ def test_migrations_are_applied_in_order(tmp_path, monkeypatch):
 
 
 def test_a_file_of_the_present_format_is_not_migrated(tmp_path, monkeypatch):
-    monkeypatch.setattr(migrate, "MIGRATIONS", {1: lambda manifest, tensors: 1 / 0})
+    never = dict.fromkeys(range(1, migrate.FORMAT_VERSION + 1), lambda manifest, tensors: 1 / 0)
+    monkeypatch.setattr(migrate, "MIGRATIONS", never)
     save(tmp_path / "it", models.LAWS["1 dim"])
     assert same(load(tmp_path / "it"), models.LAWS["1 dim"])
 
 
 def test_a_migration_that_fails_is_the_files_fault(tmp_path, monkeypatch):
+    now = migrate.FORMAT_VERSION
     save(tmp_path / "it", models.LAWS["1 dim"])
-    monkeypatch.setattr(migrate, "MIGRATIONS", {1: lambda manifest, tensors: manifest["none"]})
-    monkeypatch.setattr(migrate, "FORMAT_VERSION", 2)
-    with pytest.raises(ModelFileError, match="format 1 could not be brought up to date"):
+    monkeypatch.setattr(migrate, "MIGRATIONS", {now: lambda manifest, tensors: manifest["none"]})
+    monkeypatch.setattr(migrate, "FORMAT_VERSION", now + 1)
+    with pytest.raises(ModelFileError, match=f"format {now} could not be brought up to date"):
         load(tmp_path / "it")
 
 

@@ -130,7 +130,7 @@ def test_peek_reads_the_manifest_alone(tmp_path):
     assert manifest["about"] == {"columns": ["u", "v"], "unit": "days"}
     assert manifest["model"]["class"] == "Standardised"
     assert manifest["model"]["config"]["law"]["config"]["width"] == 8
-    assert (manifest["format"], manifest["format_version"]) == ("stochflow", 1)
+    assert (manifest["format"], manifest["format_version"]) == ("stochflow", 2)
 
 
 def test_what_is_stored_beside_is_what_json_makes_of_it(tmp_path):

@@ -200,6 +200,7 @@ def _check_shapes(model: DirectModel, past: DirectPast) -> None:
         "size": (past.memory.size, (series, dim)),
         "means": (past.memory.means, (series, len(HALF_LIVES), dim)),
         "variances": (past.memory.variances, (series, len(HALF_LIVES), dim)),
+        "roams": (past.memory.roams, (series, model.history.roams, dim)),
     }
     for name, (array, shape) in wanted.items():
         if array.shape != shape:
@@ -214,8 +215,9 @@ def _check_shapes(model: DirectModel, past: DirectPast) -> None:
     }.items():
         if not (np.asarray(array) > 0).all():
             raise ValueError(f"{name!r} must be positive")
-    if (np.asarray(past.memory.variances) < 0).any():
-        raise ValueError("'variances' must not be negative")
+    for name in ("variances", "roams"):
+        if (np.asarray(getattr(past.memory, name)) < 0).any():
+            raise ValueError(f"{name!r} must not be negative")
 
 
 def _require_names(columns: Columns) -> None:

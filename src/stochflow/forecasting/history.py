@@ -19,11 +19,13 @@ FURTHEST = 2.5
 
 
 class Memory(NamedTuple):
-    """What is kept of a series: its last state, fading means, fading variances a unit of time, and the size's."""
+    """What is kept of a series: its last state, fading means, fading variances of its moves a unit of time, those
+    around the means (none in models of before), and the variance that is the size's."""
 
     x: Float[Array, " dim"]
     means: Float[Array, "lives dim"]
     variances: Float[Array, "lives dim"]
+    roams: Float[Array, "roams dim"]
     size: Float[Array, " dim"]
 
 
@@ -32,7 +34,9 @@ class History(eqx.Module):
 
     With the gap $\Delta$ to the row before, a memory of half-life $h$ moves by the share $1 - 2^{-\Delta/h}$ towards
     what the row says: its state for means, $(x - x_{\text{before}})^2/(\Delta + \delta)$ for variances, where
-    $\delta$ is the usual gap, so that two readings at nearly the same time do not look like a storm.
+    $\delta$ is the usual gap, so that two readings at nearly the same time do not look like a storm. How far a series
+    roams within $h$ is its variance around the mean: moves from row to row do not tell it where each row has an error
+    of its own, and a seal that travels from one that stays.
 
     What is read, for each channel: the distance from each mean, in units of the size; each variance over that of the
     size; the state; and the size. They are centred and scaled as `centre` and `width` say, and cut off.
@@ -52,7 +56,7 @@ class History(eqx.Module):
         as_array = lambda array: jnp.asarray(array, jnp.float32)
         usual = as_array(np.maximum(np.concatenate(moves).mean(0), 1e-12))
         dim = usual.shape[0]
-        read = (2 * len(HALF_LIVES) + 2) * dim
+        read = (3 * len(HALF_LIVES) + 2) * dim
         plain = cls(usual, as_array(np.zeros(read)), as_array(np.ones(read)), float(gap))
         seen = np.concatenate([plain.along(t, x)[:, dim:] for t, x in pieces])
         width = np.maximum(seen.std(0), 1e-3)
@@ -67,30 +71,48 @@ class History(eqx.Module):
         """How many numbers are read, sizes included."""
         return self.dim + self.centre.shape[0]
 
+    @property
+    def roams(self) -> int:
+        """How many variances around means are kept: none by models that were learnt without."""
+        lives = len(HALF_LIVES)
+        return lives if self.centre.shape[0] == (3 * lives + 2) * self.dim else 0
+
     def start(self, x: Float[Array, " dim"]) -> Memory:
         """At the first row nothing is known but the row."""
         lives = len(HALF_LIVES)
-        return Memory(x, jnp.tile(x, (lives, 1)), jnp.tile(self.usual, (lives, 1)), self.usual)
+        around = jnp.square(self._reach(x.dtype))[: self.roams, None] * self.usual[None] / 3
+        return Memory(x, jnp.tile(x, (lives, 1)), jnp.tile(self.usual, (lives, 1)), around, self.usual)
+
+    def _reach(self, dtype) -> Float[Array, " lives"]:
+        """How far a walk goes within each half-life, in units of the size."""
+        return jnp.sqrt((jnp.asarray(HALF_LIVES, dtype) + 1) * self.gap)
 
     def update(self, memory: Memory, x: Float[Array, " dim"], gap: Scalar) -> Memory:
         """One more row, `gap` after the one before."""
         share = lambda life: 1 - 0.5 ** (gap / (life * self.gap))
         move = jnp.square(x - memory.x) / (gap + self.gap)
         shares = share(jnp.asarray(HALF_LIVES, x.dtype))[:, None]
+        some = slice(self.roams)
+        away = jnp.square(x[None] - memory.means)[some]
         return Memory(
             x,
             memory.means + shares * (x[None] - memory.means),
             memory.variances + shares * (move[None] - memory.variances),
+            (1 - shares[some]) * (memory.roams + shares[some] * away),
             memory.size + share(SIZE_HALF_LIFE) * (move - memory.size),
         )
 
     def read(self, memory: Memory) -> Float[Array, " size"]:
         """The logarithm of each channel's size, then all else."""
         size = jnp.sqrt(memory.size + LEAST_SIZE * self.usual)
-        reach = jnp.sqrt((jnp.asarray(HALF_LIVES, size.dtype) + 1) * self.gap)
+        reach = self._reach(size.dtype)
         away = jnp.arcsinh((memory.x[None] - memory.means) / (size[None] * reach[:, None]))
-        storms = 0.5 * jnp.log((memory.variances + LEAST_MEMORY * self.usual[None]) / jnp.square(size)[None])
-        seen = jnp.concatenate([away.ravel(), storms.ravel(), memory.x, jnp.log(size)])
+        relative = lambda found: (
+            0.5 * jnp.log((found + LEAST_MEMORY * self.usual[None]) / jnp.square(size)[None])
+        )
+        storms = relative(memory.variances)
+        roams = relative(memory.roams / jnp.square(reach)[: self.roams, None])
+        seen = jnp.concatenate([away.ravel(), storms.ravel(), roams.ravel(), memory.x, jnp.log(size)])
         seen = jnp.clip((seen - self.centre) / self.width, -FURTHEST, FURTHEST)
         return jnp.concatenate([jnp.log(size), seen])
 

@@ -11,11 +11,20 @@ import numpy as np
 
 from .errors import ModelFileError, quote
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 Content = tuple[dict[str, Any], dict[str, np.ndarray]]
+
+
+def _without_roams(manifest: dict[str, Any], tensors: dict[str, np.ndarray]) -> Content:
+    """Forecasters of format 1 keep no memory of how far a series roams, and their laws do not read any."""
+    if (size := tensors.get("past.memory.size")) is not None:
+        tensors["past.memory.roams"] = np.zeros((size.shape[0], 0, size.shape[1]), size.dtype)
+    return manifest, tensors
+
+
 # From which version, and how to get to the next: `(manifest, tensors)` in and out, without their checksums.
-MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, np.ndarray]], Content]] = {}
+MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, np.ndarray]], Content]] = {1: _without_roams}
 
 
 def check_version(version: Any) -> int:
