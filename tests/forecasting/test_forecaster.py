@@ -427,6 +427,7 @@ def test_the_log_score_is_that_of_a_density_of_a_positive_channel(quick):
     x = np.linspace(-15, 15, 201)
     grid = np.stack(np.meshgrid(price, x, indexing="ij"), axis=-1).reshape(-1, 2)
     repeated = jax.tree.map(lambda leaf: np.repeat(leaf, len(grid), axis=0), past._replace(ids=[]))
+    repeated = repeated._replace(ids=past.ids * len(grid))
     at = np.repeat(past.last + 6 * 3600.0, len(grid))
     density = np.exp(quick.model_.log_prob(repeated, grid, at, np.zeros((len(grid), 0)))).reshape(400, 201)
     total = np.trapezoid(np.trapezoid(density, x, axis=1), price)

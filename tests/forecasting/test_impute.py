@@ -148,7 +148,7 @@ def _density(model, panels, x, at):
             for name in ("last", "known", "centre", "spread")
         },
         wider=np.ones((len(x), *pasts[0].wider.shape[1:])),  # between two rows the law is taken as it is
-        ids=[],
+        ids=list(range(len(x))),
     )
     times = np.full(len(x), at)
     return np.exp(model.model_.log_prob(joined, np.asarray(x)[:, None], times, np.zeros((len(x), 0))))

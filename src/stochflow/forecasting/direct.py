@@ -10,18 +10,19 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax.scipy.special import logsumexp
 from jaxtyping import Float, PRNGKeyArray
 
 from ..flows import LocalFlow
 from ..laws import Support
 from .between import Rows, between
-from .draws import at_times, gaps_to, in_chunks, most_steps
+from .draws import LOG_DRAWS, SLACK, at_times, gaps_to, in_chunks, in_steps, most_steps
 from .frames import Panel
-from .history import History, Memory, padded, padded_length
+from .history import History, Memory, means_so_far, padded, padded_length, rates_of_moves
 from .learn import Check, LearnConfig, Piece, learn
 from .model import AbstractModel
 from .recent import Read, recent_width
-from .units import FINEST_DOUBLE, STILL, Units, keys_of, make_support, mark_of, on_line, own_units
+from .units import FINEST_DOUBLE, STILL, Units, keys_of, make_support, mark_of, on_line
 
 # Rows of the past that are read at the most: what lies before them has faded from every memory, and says little of
 # how wide the next moves are.
@@ -29,6 +30,8 @@ PAST = 8192
 # Series whose past is read by one call, filled up if there are fewer: so what is read of one does not depend on the
 # others, to the last digit.
 READ_AT_ONCE = 16
+# What a density costs, in draws.
+DENSITY = 16
 # The horizon, if none is given, is this share of all the time that was observed: that many stretches tell of it.
 HORIZON_SHARE = 20
 
@@ -49,7 +52,8 @@ class DirectPast(NamedTuple):
 class DirectModel(AbstractModel):
     """A fitted law with its units and its way of reading the past.
 
-    With `own_scale` each series is measured in its own mean and standard deviation, and else all are in the same.
+    With `own_scale` each series is measured from the mean of its rows so far and by the size of its moves, and else all
+    are measured alike.
     """
 
     law: LocalFlow
@@ -82,9 +86,11 @@ class DirectModel(AbstractModel):
             if len(t) == 0:
                 raise ValueError(f"series {panel.ids[i]!r} has no complete row to start from.")
             z = self.units.values(x)
-            centre, spread = self._own(z)
+            scaled = (t - t[0]) / self.horizon
+            centre, spread = self._own(scaled, z)
             u = self.units.covariates(u)[-PAST:]
-            rows.append(((t - t[0])[-PAST:] / self.horizon, ((z - centre) / spread)[-PAST:], u))
+            so_far = means_so_far(z) - centre if self.own_scale else np.zeros_like(z)
+            rows.append((scaled[-PAST:], ((z - centre) / spread)[-PAST:], u, (so_far / spread)[-PAST:]))
             last.append(t[-1])
             known.append(u[-1][: u.shape[1] - self.ahead])
             centres.append(centre)
@@ -124,8 +130,8 @@ class DirectModel(AbstractModel):
             )
             raise ValueError(f"series {panel.ids[i]!r} has {where}: nothing to go by on both sides.")
         z = self.units.values(values)
-        centre, spread = self._own(z)
         scaled = lambda t: (t - times[0]) / self.horizon
+        centre, spread = self._own(scaled(times), z)
         partly = panel.partial(i)
         seen = (
             self.units.values(np.where(np.isnan(partly.values), values[0], partly.values)) - centre
@@ -145,15 +151,35 @@ class DirectModel(AbstractModel):
         return self.units.restore(centre + spread * drawn)
 
     def log_prob(self, past: DirectPast, x_t: np.ndarray, at: np.ndarray, future: np.ndarray) -> np.ndarray:
+        """Beyond the horizon by the mean density over `LOG_DRAWS` chains of steps up to the last: a little too low."""
         gaps = (at - past.last) / self.horizon
-        as_float = lambda array: jnp.asarray(array, jnp.float32)
         z = (self.units.values(x_t) - past.centre) / past.spread
         given = past.known, past.spread, past.wider, gaps, self._ahead(future), on_line(self.support, x_t), z
-        return np.asarray(_log_prob(self, past.memory, *map(as_float, given)))
+        keys = keys_of(jr.key(0), past.ids)
 
-    def _own(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Centre and spread of one series in the law's units."""
-        return own_units(z) if self.own_scale else (np.zeros(self.dim), np.ones(self.dim))
+        def some(rows, kind):
+            as_float = lambda array: jnp.asarray(np.asarray(array)[rows], jnp.float32)
+            chosen = jax.tree.map(as_float, (past.memory, *given))
+            return np.asarray(_log_prob(self, chosen, keys[rows], kind[0]))[:, None, None, None]
+
+        steps, found = most_steps(gaps[:, None]), np.empty(len(gaps))
+        for mine, each in ((steps == 1, DENSITY), (steps > 1, LOG_DRAWS)):
+            index = np.flatnonzero(mine)
+            shape = len(index), 1, 1, 1
+            drawn = in_chunks(
+                lambda rows, kind, index=index: some(index[rows], kind), shape, steps[index, None], each=each
+            )
+            found[index] = drawn[:, 0, 0, 0]
+        return found
+
+    def _own(self, times: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Centre and spread of one series in the law's units; times in horizons."""
+        if not self.own_scale:
+            return np.zeros(self.dim), np.ones(self.dim)
+        if not self.history.roams:  # models of format 1 were learnt in standard deviations
+            spread = z.std(axis=0)
+            return z.mean(axis=0), np.where(spread > STILL, spread, 1.0)
+        return z.mean(axis=0), _own_spread(times, z, self.history.gap, np.asarray(self.history.usual))
 
     def _ahead(self, future: np.ndarray) -> np.ndarray:
         """Covariates that are known ahead, in the law's units."""
@@ -163,17 +189,27 @@ class DirectModel(AbstractModel):
         return (future - np.asarray(loc)[-self.ahead :]) / np.asarray(scale)[-self.ahead :]
 
 
-def _read_rows(model: DirectModel, rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]]):
+def _own_spread(times: np.ndarray, z: np.ndarray, gap: float, usual: np.ndarray) -> np.ndarray:
+    """How many times as far as usual a series moves; one that has not moved yet will move as much as others do."""
+    moves = rates_of_moves(times, z, gap)
+    rate = moves.mean(axis=0) if len(moves) else np.zeros(z.shape[1])
+    return np.sqrt(np.where(rate > STILL**2 * usual, rate / usual, 1.0))
+
+
+def _read_rows(model: DirectModel, rows: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]):
     """The memory after the last row of each series and how much wider than said its last moves were, in batches of one
     padded length."""
-    lengths = [padded_length(len(t)) for t, _, _ in rows]
+    lengths = [padded_length(len(t)) for t, *_ in rows]
     found: list[Any] = [None] * len(rows)
     for length in sorted(set(lengths)):
         group = [i for i, n in enumerate(lengths) if n == length]
         for first in range(0, len(group), READ_AT_ONCE):
             part = group[first : first + READ_AT_ONCE]
             filled = (part + [part[-1]] * READ_AT_ONCE)[:READ_AT_ONCE]
-            arrays = [(*padded(t, x), _as_long(u, length)) for t, x, u in (rows[i] for i in filled)]
+            arrays = [
+                (*padded(t, x), *(_as_long(each, length) for each in rest))
+                for t, x, *rest in (rows[i] for i in filled)
+            ]
             read = _last(model, *(np.stack(each) for each in zip(*arrays, strict=True)))
             read = jax.tree.map(np.asarray, read)
             for place, i in enumerate(part):
@@ -186,13 +222,13 @@ def _as_long(u: np.ndarray, length: int) -> np.ndarray:
 
 
 @eqx.filter_jit
-def _last(model, values, gaps, keep, covariates):
-    def one(values, gaps, keep, covariates):
-        memory, _, seen = model.history.scan(values, gaps, keep)
-        rows = Read(values, gaps, keep.sum() - 1, seen, covariates)
+def _last(model, values, gaps, keep, covariates, centres):
+    def one(values, gaps, keep, covariates, centres):
+        memory, _, seen = model.history.scan(values, gaps, keep, centres)
+        rows = Read(values, gaps, keep.sum() - 1, seen, covariates, centres)
         return memory, recent_width(model.law, rows, model.ahead)
 
-    return jax.vmap(one)(values, gaps, keep, covariates)
+    return jax.vmap(one)(values, gaps, keep, covariates, centres)
 
 
 def _condition(model, memory, known, ahead):
@@ -220,15 +256,27 @@ def _draw(model, starts, keys, samples, steps, joint):
 
 
 @eqx.filter_jit
-def _log_prob(model, memory, known, spread, wider, gaps, ahead, line, z):
-    def one(memory, known, spread, wider, gap, ahead, line, z):
+def _log_prob(model, rows, keys, steps):
+    def one(row, key):
+        memory, known, spread, wider, gap, ahead, line, z = row
         _, log_slope = model.support.from_line(line)
         volume = jnp.log(model.units.scale * spread).sum() + log_slope
-        u = _condition(model, memory, known, ahead)
-        law = model.law.widened(wider)
-        return law.log_prob(z, memory.x, jnp.zeros(()), gap, u) - volume
+        law, start = model.law.widened(wider), jnp.zeros((), gap.dtype)
+        last = gap / jnp.maximum(1, jnp.ceil(gap - SLACK))
+        density = lambda memory: law.log_prob(
+            z, memory.x, start, last, _condition(model, memory, known, ahead)
+        )
+        if steps == 1:
+            return density(memory) - volume
 
-    return jax.vmap(one)(memory, known, spread, wider, gaps, ahead, line, z)
+        def step(memory, gap, key):
+            x = law.sample(memory.x, start, gap, _condition(model, memory, known, ahead), key=key)
+            return model.history.update(memory, x.astype(memory.x.dtype), gap)
+
+        path = lambda key: density(in_steps(step, memory, gap - last, steps, key=key))
+        return logsumexp(jax.vmap(path)(jr.split(key, LOG_DRAWS))) - jnp.log(LOG_DRAWS) - volume
+
+    return jax.vmap(one)(rows, keys)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,14 +315,17 @@ def fit_direct(
     ahead = panel.future[0].shape[1]
     if own_scale:
         units = _typical(series, units)
-    pieces = []
-    for t, x, u in series:
-        z = units.values(x)
-        centre, spread = own_units(z) if own_scale else (np.zeros(z.shape[1]), np.ones(z.shape[1]))
-        pieces.append(((t - t[0]) / horizon, (z - centre) / spread, units.covariates(u)))
-    gap = float(np.median(np.concatenate([np.diff(t) for t, _, _ in pieces])))
-    history = History.fit([(t, z) for t, z, _ in pieces], gap)
-    read = [Piece(t, z, np.concatenate([history.along(t, z), u], axis=1)) for t, z, u in pieces]
+    pieces = [((t - t[0]) / horizon, units.values(x)) for t, x, _ in series]
+    gap = float(np.median(np.concatenate([np.diff(t) for t, _ in pieces])))
+    centres: list[np.ndarray | None] = [None] * len(pieces)
+    if own_scale:
+        pieces = _in_own_units(pieces, gap)
+        centres = [means_so_far(z) for _, z in pieces]
+    history = History.fit(pieces, gap, centres)
+    read = [
+        Piece(t, z, np.concatenate([history.along(t, z, centre), units.covariates(u)], axis=1), centre)
+        for (t, z), centre, (_, _, u) in zip(pieces, centres, series, strict=True)
+    ]
     law, checks = learn(
         read, history.usual, ahead, plan.learning, folder=plan.folder, progress=progress, key=key
     )
@@ -305,6 +356,13 @@ def _typical(series, units) -> Units:
     spreads = np.array([units.values(x).std(axis=0) for _, x, _ in series])
     typical = np.array([np.median(each[each > STILL]) if (each > STILL).any() else 1.0 for each in spreads.T])
     return dataclasses.replace(units, scale=units.scale * jnp.asarray(typical, units.scale.dtype))
+
+
+def _in_own_units(pieces, gap):
+    """Each series from its own mean, and in units in which all move as far as the usual one."""
+    rates = np.array([rates_of_moves(t, z, gap).mean(axis=0) for t, z in pieces])
+    usual = np.array([np.median(each[each > 0]) if (each > 0).any() else 1.0 for each in rates.T])
+    return [(t, (z - z.mean(axis=0)) / _own_spread(t, z, gap, usual)) for t, z in pieces]
 
 
 def _differ(series, units) -> bool:

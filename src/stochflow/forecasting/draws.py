@@ -11,6 +11,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 # Draws in one call of the compiled program: memory stays small whatever the number of series, and one series alone
 # costs little.
 AT_ONCE = 1 << 14
+# States on the way that a log-density is a mean over, where it is one.
+LOG_DRAWS = 1024
 # Of a step: a gap longer than the horizon by rounding alone is crossed in one.
 SLACK = 1e-6
 

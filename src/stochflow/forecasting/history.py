@@ -41,6 +41,9 @@ class History(eqx.Module):
     What is read, for each channel: the distance from each mean, in units of the size; each variance over that of the
     size; the state; and the size. They are centred and scaled as `centre` and `width` say, and cut off.
 
+    The state is read as it is or, where each series has units of its own, from the mean of its rows so far: that of all
+    rows would tell of those to come.
+
     - `usual`: the mean variance, a unit of time, of all series.
     """
 
@@ -50,15 +53,17 @@ class History(eqx.Module):
     gap: float = eqx.field(static=True)
 
     @classmethod
-    def fit(cls, pieces: list[tuple[np.ndarray, np.ndarray]], gap: float) -> "History":
-        """From complete rows `(times, values)` of each series and the usual gap."""
-        moves = [np.diff(x, axis=0) ** 2 / (np.diff(t) + gap)[:, None] for t, x in pieces]
+    def fit(cls, pieces: list[tuple[np.ndarray, np.ndarray]], gap: float, centres=None) -> "History":
+        """From complete rows `(times, values)` of each series, the usual gap, and what the state is read from."""
+        moves = [rates_of_moves(t, x, gap) for t, x in pieces]
         as_array = lambda array: jnp.asarray(array, jnp.float32)
         usual = as_array(np.maximum(np.concatenate(moves).mean(0), 1e-12))
         dim = usual.shape[0]
         read = (3 * len(HALF_LIVES) + 2) * dim
         plain = cls(usual, as_array(np.zeros(read)), as_array(np.ones(read)), float(gap))
-        seen = np.concatenate([plain.along(t, x)[:, dim:] for t, x in pieces])
+        centres = [None] * len(pieces) if centres is None else centres
+        seen = [plain.along(t, x, centre)[:, dim:] for (t, x), centre in zip(pieces, centres, strict=True)]
+        seen = np.concatenate(seen)
         width = np.maximum(seen.std(0), 1e-3)
         return cls(usual, as_array(seen.mean(0)), as_array(width), float(gap))
 
@@ -102,8 +107,9 @@ class History(eqx.Module):
             memory.size + share(SIZE_HALF_LIFE) * (move - memory.size),
         )
 
-    def read(self, memory: Memory) -> Float[Array, " size"]:
+    def read(self, memory: Memory, centre: Float[Array, " dim"] | None = None) -> Float[Array, " size"]:
         """The logarithm of each channel's size, then all else."""
+        level = memory.x if centre is None else memory.x - centre
         size = jnp.sqrt(memory.size + LEAST_SIZE * self.usual)
         reach = self._reach(size.dtype)
         away = jnp.arcsinh((memory.x[None] - memory.means) / (size[None] * reach[:, None]))
@@ -112,13 +118,16 @@ class History(eqx.Module):
         )
         storms = relative(memory.variances)
         roams = relative(memory.roams / jnp.square(reach)[: self.roams, None])
-        seen = jnp.concatenate([away.ravel(), storms.ravel(), roams.ravel(), memory.x, jnp.log(size)])
+        seen = jnp.concatenate([away.ravel(), storms.ravel(), roams.ravel(), level, jnp.log(size)])
         seen = jnp.clip((seen - self.centre) / self.width, -FURTHEST, FURTHEST)
         return jnp.concatenate([jnp.log(size), seen])
 
-    def along(self, times: np.ndarray, values: np.ndarray) -> Float[np.ndarray, "rows size"]:
+    def along(
+        self, times: np.ndarray, values: np.ndarray, centres: np.ndarray | None = None
+    ) -> Float[np.ndarray, "rows size"]:
         """What is read at each complete row of a series."""
-        return np.asarray(_scan(self, *padded(times, values))[2])[: len(times)]
+        centres = None if centres is None else padded(times, centres)[0]
+        return np.asarray(_scan(self, *padded(times, values), centres)[2])[: len(times)]
 
     def memories(self, times: np.ndarray, values: np.ndarray) -> Memory:
         """The memory at each complete row of a series."""
@@ -130,9 +139,20 @@ class History(eqx.Module):
         values: Float[Array, "rows dim"],
         gaps: Float[Array, " rows"],
         keep: Bool[Array, " rows"],
+        centres: Float[Array, "rows dim"] | None = None,
     ) -> tuple[Memory, Memory, Float[Array, "rows size"]]:
         """The memory at the last of the rows that are kept, that at each, and what is read at each."""
-        return _scan(self, values, gaps, keep)
+        return _scan(self, values, gaps, keep, centres)
+
+
+def rates_of_moves(times: np.ndarray, values: np.ndarray, gap: float) -> Float[np.ndarray, "moves dim"]:
+    """The square of each move from row to row, a unit of time."""
+    return np.diff(values, axis=0) ** 2 / (np.diff(times) + gap)[:, None]
+
+
+def means_so_far(values: Float[np.ndarray, "rows dim"]) -> Float[np.ndarray, "rows dim"]:
+    """At each row, the mean of the rows up to it."""
+    return np.cumsum(values, axis=0) / np.arange(1, len(values) + 1)[:, None]
 
 
 def padded(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -152,17 +172,17 @@ def padded_length(rows: int) -> int:
 
 
 @eqx.filter_jit
-def _scan(history: History, values, gaps, keep):
+def _scan(history: History, values, gaps, keep, centres=None):
     """The memory after all rows, that at each, and what is read at each. The first row must be kept."""
 
     def step(carry, row):
         memory, since = carry
-        x, gap, kept = row
+        x, gap, kept, centre = row
         since = since + gap
         moved = history.update(memory, x, since)
         memory = jax.tree.map(lambda new, old: jnp.where(kept, new, old), moved, memory)
-        return (memory, jnp.where(kept, 0.0, since)), (memory, history.read(memory))
+        return (memory, jnp.where(kept, 0.0, since)), (memory, history.read(memory, centre))
 
     start = history.start(values[0]), jnp.zeros((), gaps.dtype)
-    (memory, _), (memories, seen) = jax.lax.scan(step, start, (values, gaps, keep))
+    (memory, _), (memories, seen) = jax.lax.scan(step, start, (values, gaps, keep, centres))
     return memory, memories, seen

@@ -18,7 +18,7 @@ from ..latent import ObservedFlow, Series, latent_flow
 from ..laws import Support
 from ..laws.transformed import within
 from ..training import LatentConfig, fit_latent
-from .draws import at_times, gaps_to, in_chunks, most_steps
+from .draws import LOG_DRAWS, at_times, gaps_to, in_chunks, most_steps
 from .frames import Panel
 from .history import padded_length
 from .model import AbstractModel
@@ -32,8 +32,6 @@ START_SMALL = 0.1
 PAST = 512
 # Steps between two reports.
 REPORT = 100
-# Hidden states that a log-density is a mean over.
-LOG_DRAWS = 1024
 
 
 class LatentPast(NamedTuple):

@@ -7,15 +7,18 @@ from jaxtyping import Bool, Float
 
 
 class Piece(NamedTuple):
-    """A stretch of one series: complete rows, in the law's units, with covariates."""
+    """A stretch of one series: complete rows, in the law's units, with covariates; and at each row the mean of the
+    series so far, where each has units of its own."""
 
     times: Float[np.ndarray, " rows"]
     values: Float[np.ndarray, "rows dim"]
     u: Float[np.ndarray, "rows cond"]
+    centres: Float[np.ndarray, "rows dim"] | None = None
 
     def some(self, chosen: Bool[np.ndarray, " rows"]) -> "Piece":
         """Without the rows that were not chosen."""
-        return Piece(self.times[chosen], self.values[chosen], self.u[chosen])
+        centres = None if self.centres is None else self.centres[chosen]
+        return Piece(self.times[chosen], self.values[chosen], self.u[chosen], centres)
 
     def told_apart(self) -> "Piece":
         """Without rows that come so soon after another that single precision, far from the origin, sees no gap."""

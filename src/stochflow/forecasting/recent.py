@@ -26,13 +26,15 @@ ROUNDING = 0.02
 
 
 class Read(NamedTuple):
-    """The rows of a series in the units of the law, the number of the last that is there, and what was read at each."""
+    """The rows of a series in the units of the law, the number of the last that is there, what was read at each, and
+    what the state is measured from at each, if not from zero."""
 
     values: Float[Array, "rows dim"]
     gaps: Float[Array, " rows"]
     last: Int[Array, ""]
     seen: Float[Array, "rows size"]
     covariates: Float[Array, "rows known"]
+    centres: Float[Array, "rows dim"] | None = None
 
 
 def recent_width(law: LocalFlow, rows: Read, ahead: int) -> Float[Array, "knots dim"]:
@@ -53,7 +55,8 @@ def _at(law, rows, ahead, gap):
         [rows.seen[start], rows.covariates[start, :known], rows.covariates[end, known:]], axis=1
     )
     read = lambda x_t, x_s, dt, u: law.channel_noise(x_t, x_s, jnp.zeros_like(dt), dt, u)
-    size = jnp.abs(jax.vmap(read)(rows.values[end], rows.values[start], dt, u))
+    centre = jnp.zeros((), dt.dtype) if rows.centres is None else rows.centres[start]
+    size = jnp.abs(jax.vmap(read)(rows.values[end] - centre, rows.values[start] - centre, dt, u))
     real &= jnp.isfinite(size).all(axis=1)
     fade = 0.5 ** (jnp.arange(STRETCHES, dtype=size.dtype) / (PER_GAP * HALF_LIFE))
     weight = jnp.where(real, fade * new, 0.0)

@@ -78,12 +78,6 @@ def _from_line(support, y):
     return jax.vmap(lambda y: support.from_line(y)[0])(y)
 
 
-def own_units(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and spread of one series in the law's units; one that has not moved yet will move as much as others do."""
-    spread = z.std(axis=0)
-    return z.mean(axis=0), np.where(spread > STILL, spread, 1.0)
-
-
 def make_support(
     x: np.ndarray, names: tuple[str, ...], intervals: list[Any], *, finest: float = FINEST
 ) -> Support:
