@@ -74,6 +74,21 @@ MIXED = [
     pd.Timestamp("2024-01-03", tz="UTC"),
 ]
 BAD = {
+    "ids that are tuples": (
+        FRAME.assign(unique_id=[("a", 1)] * 3),
+        {},
+        r"id column 'unique_id' holds tuples, such as \('a', 1\): make them strings",
+    ),
+    "no columns": (
+        pd.DataFrame(index=range(3)),
+        {},
+        "`time` must name the column of times, one of none there are",
+    ),
+    "times in the index": (
+        FRAME.drop(columns="ds").set_index(pd.date_range("2024", periods=3)),
+        {},
+        r"Of the index nothing is read: call `reset_index\(\)` first",
+    ),
     "a list": ([1, 2], {}, "must be a pandas or polars data frame; got builtins.list"),
     "empty": (FRAME[:0], {}, "the data frame is empty: it has no rows"),
     "no such column": (FRAME, {"values": "z"}, "no column 'z'; the columns are unique_id, ds, y"),
@@ -186,6 +201,12 @@ def test_one_sentence_says_what_is_wrong(frame, columns, words):
         Forecaster().fit(frame, **columns)
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize("what", ["id", "time", "channel"])
+def test_a_column_is_named_by_its_name(what, as_users_have_it):
+    with pytest.raises(ValueError, match=rf"`{what}` must be the name of one column; got \['ds'\]"):
+        Forecaster().fit(FRAME, **{what: ["ds"]})  # type: ignore[arg-type]
 
 
 def test_two_values_of_one_channel():

@@ -249,3 +249,9 @@ def test_of_a_few_rows_a_forecast_is_the_last_value_and_as_wide_as_their_moves(r
 def test_a_horizon_within_the_usual_gap_is_forecast_by_itself():
     model = quick_fit(pd.DataFrame({"ds": 7.0 * np.arange(40), "y": np.sin(np.arange(40))}))
     assert model.predict(horizon=3.0, interval=0.9)["ds"].tolist() == [7.0 * 39 + 3.0]
+
+
+def test_a_horizon_longer_than_all_series_is_refused_by_both_kinds():
+    for kind in ("flow", "latent"):
+        with pytest.raises(ValueError, match="`horizon` must be no longer than the longest series"):
+            Forecaster(kind=kind, horizon=1e3, progress=False, steps=20).fit(ou_frame(20))

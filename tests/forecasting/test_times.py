@@ -150,6 +150,12 @@ def test_numbers_may_be_given_in_many_ways(times):
     ("times", "axis", "words"),
     [
         ([], TimeAxis("integer"), "at least one time"),
+        (
+            np.zeros((2, 1)),
+            TimeAxis("float"),
+            r"a list of times, or one column; got ndarray of shape \(2, 1\)",
+        ),
+        (pd.DataFrame({"ds": [3.0]}), TimeAxis("float"), r"got DataFrame of shape \(1, 1\)"),
         ([3], TimeAxis("datetime"), "must be datetimes, as the model was fitted on; got integers"),
         (["2024-01-02"], TimeAxis("float"), "must be floats.*got datetimes"),
         (["soon"], TimeAxis("datetime"), "row 0: 'soon' is no datetime"),

@@ -84,7 +84,9 @@ class DirectModel(AbstractModel):
         for i in range(len(panel)):
             t, x, u = panel.complete(i)
             if len(t) == 0:
-                raise ValueError(f"series {panel.ids[i]!r} has no complete row to start from.")
+                raise ValueError(
+                    f"series {panel.ids[i]!r} has no complete row to start from: leave it out, or fill in one row."
+                )
             z = self.units.values(x)
             scaled = (t - t[0]) / self.horizon
             centre, spread = self._own(scaled, z)

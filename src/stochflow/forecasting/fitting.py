@@ -82,6 +82,12 @@ def fit_table(
         model, checks = fit_direct(panel, names, plan, progress=progress, key=key)
     else:
         region = make_support(np.concatenate(panel.values), names, intervals)
+        most = max(t[-1] - t[0] for t in panel.times)
+        if longest is not None and longest > most * (1 + 1e-6):
+            raise ValueError(
+                f"`horizon` must be no longer than the longest series, {axis.show_length(most)}; got "
+                f"{axis.show_length(longest)}: forecasts further ahead are chained."
+            )
         model = fit_latent_model(
             panel, region, horizon=longest, steps=config.steps, folder=folder, progress=progress, key=key
         )

@@ -49,7 +49,8 @@ class Forecaster:
     - `horizon`: the longest gap that is learnt in one step, such as `"30d"`; a twentieth of all the time observed by
         default. Forecasts further ahead are chained.
     - `support`: for channels that cannot be anything: `{"price": "positive", "share": (0, 1)}`.
-    - `scaling`: `"global"` measures all series alike, `"series"` each in its own mean and spread; `"auto"` decides.
+    - `scaling`: `"global"` measures all series alike, `"series"` each from the mean of its rows so far and by how far
+        it moves; `"auto"` decides.
     - `steps`: how many updates, of a flow or of a latent model.
     - `batch_size`: how many pairs an update, of a flow alone.
     - `learning_rate`, `weight_decay`: of the optimiser, of a flow alone.

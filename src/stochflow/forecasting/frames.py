@@ -119,13 +119,19 @@ def find_columns(
     """Fill in what was not said: `unique_id`, `ds` and `y`, or every other column of numbers as a value."""
     there = frame.columns
     shown = ", ".join(map(str, there))
+    for what, name in (("id", id), ("time", time), ("channel", channel)):
+        if name is not None and not isinstance(name, str):
+            raise ValueError(f"`{what}` must be the name of one column; got {name!r}.")
     single = lambda names: isinstance(names, str) or not isinstance(names, Iterable)
     listed = lambda names: () if names is None else (names,) if single(names) else tuple(names)
     static, past, future = listed(static), listed(past), listed(future)
     id = NIXTLA["id"] if id is None and NIXTLA["id"] in there else id
     time = NIXTLA["time"] if time is None and NIXTLA["time"] in there else time
     if time is None:
-        raise ValueError(f"`time` must name the column of times, one of {shown}.")
+        index = getattr(getattr(frame.to_native(), "index", None), "dtype", None)
+        plain = index is None or index.kind == "i"
+        hint = "" if plain else " Of the index nothing is read: call `reset_index()` first."
+        raise ValueError(f"`time` must name the column of times, one of {shown or 'none there are'}.{hint}")
     if values is None:
         taken = {id, time, channel, *static, *past, *future}
         numeric = [name for name in there if name not in taken and frame[name].dtype.is_numeric()]
@@ -172,7 +178,8 @@ def read_panel(
     if axis is not None and (axis.zone is None) != (known.zone is None):
         raise ValueError(
             f"time column {columns.time!r} is {'without' if known.zone is None else 'in'} a time zone, unlike the data "
-            "that the model was fitted on."
+            f"that the model was fitted on ({axis.zone or 'without'}): bring it there, as `dt.tz_localize` of pandas "
+            "or `dt.replace_time_zone` of polars does."
         )
     times = known.read(column, columns.time)
     ids, codes = _ids(frame, columns.id)
@@ -276,6 +283,10 @@ def _ids(frame, column):
     if len(kinds) > 1:
         raise ValueError(
             f"id column {column!r} mixes types ({', '.join(sorted(kinds))}): make all of them strings."
+        )
+    if found and isinstance(found[0], tuple | list | dict | set):
+        raise ValueError(
+            f"id column {column!r} holds {type(found[0]).__name__}s, such as {found[0]!r}: make them strings."
         )
     ids = sorted(set(found))
     place = {value: i for i, value in enumerate(ids)}

@@ -28,7 +28,7 @@ class AbstractModel(eqx.Module):
 
     - `support`: where values may lie.
     - `horizon`: the longest gap that is crossed in one step.
-    - `own_scale`: whether each series is measured in its own mean and spread.
+    - `own_scale`: whether each series is measured from its own mean and by its own moves.
     - `reads_partial`: whether a row of which some channels are missing is one that forecasts can start from.
     """
 

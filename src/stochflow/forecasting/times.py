@@ -283,6 +283,10 @@ def read_times(times: Any, axis: TimeAxis) -> np.ndarray:
 
 def _as_series(times: Any) -> nw.Series:
     array = np.atleast_1d(np.asarray(times))
+    if array.ndim > 1:
+        raise ValueError(
+            f"`times` must be a list of times, or one column; got {type(times).__name__} of shape {array.shape}."
+        )
     backend = _a_backend()
     # What is not equal to itself is NaN or pandas' NaT; NumPy's own is a datetime64.
     missing = [moment is None or bool(moment != moment) for moment in array.ravel()]
