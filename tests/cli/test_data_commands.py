@@ -63,6 +63,33 @@ def test_forecast_prints_and_writes(folder, tmp_path, monkeypatch, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["draws.parquet"]
 
 
+def test_dates_in_the_order_of_a_country_need_a_format_in_every_command(
+    folder, tmp_path, monkeypatch, capsys
+):
+    frame = pd.read_csv(folder / "holes.csv", parse_dates=["time"])
+    frame = frame[frame["time"] < "2024-01-13"]  # so that each may be read either way
+    path, how = tmp_path / "us.csv", "%m/%d/%Y %H:%M"
+    frame.assign(time=frame["time"].dt.strftime(how)).to_csv(path, index=False)
+    model, columns = folder / "model.stochflow", ["--id", "station", "--time", "time"]
+    commands = {
+        "fit": [path, *columns, *SMALL, "--out", tmp_path / "it.stochflow", "--json"],
+        "forecast": [model, "--data", path, "--horizon", "6h", "--json"],
+        "impute": [model, path, "--samples", "5", "--json"],
+        "evaluate": [path, *columns, *SMALL, "--gaps", "6h", "--refits", "1", "--json"],
+    }
+    for name, rest in commands.items():
+        assert _run(monkeypatch, name, *rest) == 1
+        assert "may be a day before a month or a month before a day" in capsys.readouterr().err
+        assert _run(monkeypatch, name, *rest, "--time-format", how) == 0
+        printed = json.loads(capsys.readouterr().out)
+        if name == "fit":
+            assert (printed["from"], printed["to"]) == ("2024-01-01 00:00:00", "2024-01-12 18:00:00")
+        if name == "forecast":
+            assert printed[0]["time"] == "2024-01-13 00:00:00"
+        if name == "impute":
+            assert printed[5]["time"] == "2024-01-02 06:00:00"
+
+
 def test_impute_fills_the_hole_and_nothing_else(folder, tmp_path, monkeypatch):
     out = tmp_path / "whole.csv"
     ask = ["impute", folder / "model.stochflow", folder / "holes.csv", "--samples", "20"]

@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 import stochflow
 from stochflow.cli.main import app
 
+from .test_cli import _run
+
 TINY = [
     "--steps", "20", "--log-every", "10", "--batch-size", "32", "--paths", "64", "--rows", "8", "--dt", "0.0625",
     "--width", "4", "--layers", "0", "--coupling", "affine",
@@ -23,6 +25,15 @@ sde = SDE.autonomous(lambda x: -x, lambda x: 0.5 + 0 * x, 1, additive=True)
 make = lambda: sde
 number = 3
 starts = jnp.zeros((4, 1))
+"""
+MAKERS = """
+from stochflow import SDE
+
+def of_rate(rate, *others, level, more=1, **rest): ...
+def broken(): return {}["rate"]
+def silent(): raise RuntimeError
+def wrong(): return SDE.autonomous(lambda x: x, lambda x: x, "1")
+def noisy(): return SDE.autonomous(lambda x: -x, lambda x: size * x, 1)
 """
 
 
@@ -87,8 +98,14 @@ def test_starts_and_bounds_that_cannot_be_are_refused(model, options, message, t
 @pytest.mark.parametrize(
     ("drift", "message"),
     [
-        ("lambda t, x: -x", "`drift` could not be called on a state of 1 coordinates .TypeError"),
-        ("lambda t, x, u: np.sin(x)", "`drift` could not be called .*Tracer.*: write it with `jax.numpy`"),
+        ("lambda t, x: -x", r"'sde' in .*a_drift.py: `drift` failed at a state of shape \(1,\): TypeError"),
+        ("lambda t, x, u: np.sin(x)", "`drift` failed at .*Tracer.*; write it with `jax.numpy`"),
+        (
+            "lambda t, x, u: -rate * x",
+            r"`drift` failed at .* \(1,\): NameError: name 'rate' is not defined.$",
+        ),
+        ("lambda t, x, u: {}['rate'] * x", "'sde' in .*a_drift.py: `drift` failed at .*: KeyError: 'rate'.$"),
+        ("lambda t, x, u: [-x[0]]", "`drift` must return an array, as `jnp.stack` makes one; got list.$"),
     ],
 )
 def test_a_drift_that_cannot_be_called_says_so(drift, message, tmp_path):
@@ -101,6 +118,32 @@ def test_a_drift_that_cannot_be_called_says_so(drift, message, tmp_path):
     assert isinstance(result.exception, ValueError)
     assert re.search(message, str(result.exception))
     assert "\n" not in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "of_rate",
+            "must be an SDE, or a function without arguments that returns one; it needs rate, level.",
+        ),
+        ("broken", "failed when it was called: KeyError: 'rate'."),
+        ("silent", "failed when it was called: RuntimeError."),
+        ("wrong", "failed when it was called: ValueError: `dim` must be a positive integer; got '1'."),
+        ("noisy", "`diffusion` failed at a state of shape (1,): NameError: name 'size' is not defined."),
+    ],
+)
+def test_a_function_that_makes_no_sde_is_named_with_its_file(
+    name, message, tmp_path, monkeypatch, capsys, as_users_have_it
+):
+    path = tmp_path / "makers.py"
+    path.write_text(MAKERS)
+    box = ["--low", "-1", "--high", "1", "--horizon", "1", "--out", tmp_path / "run"]
+    assert _run(monkeypatch, "distill", f"{path}:{name}", *box) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {name!r} in {path}")
+    assert said.endswith(f"{message}\n")
+    assert said.count("\n") == 1
 
 
 def test_an_example_that_there_is_not_is_refused():

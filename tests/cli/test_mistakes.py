@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stochflow import Forecaster
-from stochflow.cli import data
+from stochflow.cli import rows
 
 from .test_cli import _run
 
@@ -79,7 +79,7 @@ def test_a_folder_of_another_program_is_refused(record, metrics, message, tmp_pa
     ],
 )
 def test_a_file_that_is_no_table_is_named(library, name, content, wrong, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("stochflow.cli.data._library", lambda: pytest.importorskip(library))
+    monkeypatch.setattr("stochflow.cli.rows._library", lambda: pytest.importorskip(library))
     path = tmp_path / name
     path.write_bytes(content)
     assert _run(monkeypatch, "fit", path) == 1
@@ -126,6 +126,21 @@ def test_a_file_that_cannot_be_written_is_said_at_once(command, tmp_path, monkey
     assert f"{tmp_path} is a folder; choose another --out" in _error(capsys)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["forecast", "no-model"],
+        ["impute", "no-model", "no-rows.csv"],
+        ["evaluate", "no-rows.csv", "--gaps", "1d"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_an_ending_that_rows_are_not_written_by_is_said_at_once(command, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out.txt"
+    assert _run(monkeypatch, *command, "--out", out) == 1
+    assert f"{out} must end in .csv, .parquet, .pq." in _error(capsys)  # and not that there is no such model
+
+
 def test_asking_whether_a_folder_can_be_made_makes_nothing(tmp_path, monkeypatch):
     assert _run(monkeypatch, "reproduce", "lorenz-missing", "--only", "x", "--out", tmp_path / "a" / "b") == 2
     assert not list(tmp_path.iterdir())
@@ -140,7 +155,7 @@ def test_an_error_of_the_system_names_the_file_without_its_number(tmp_path, monk
 
 def test_rows_are_written_into_a_folder_that_is_not_there_yet(tmp_path):
     frame = pytest.importorskip("polars").DataFrame({"a": [1]})
-    data.write_rows(frame, tmp_path / "new" / "rows.csv", as_json=False)
+    rows.write_rows(frame, tmp_path / "new" / "rows.csv", as_json=False)
     assert (tmp_path / "new" / "rows.csv").read_text() == "a\n1\n"
 
 
@@ -188,9 +203,9 @@ def test_rows_that_are_not_run_again_are_kept_in_the_order_of_the_study(
         command = ["reproduce", "lorenz-missing", "--only", name, "--out", tmp_path, "--json"]
         assert _run(monkeypatch, *command) == 0
         assert [row["case"]["name"] for row in json.loads(capsys.readouterr().out)] == [name]
-    rows = json.loads(path.read_text())
-    assert [row["case"]["name"] for row in rows] == ["λ = 0", "λ = 0.4", "λ = 0.8", "of another version"]
-    assert "old" not in rows[1]
+    kept = json.loads(path.read_text())
+    assert [row["case"]["name"] for row in kept] == ["λ = 0", "λ = 0.4", "λ = 0.8", "of another version"]
+    assert "old" not in kept[1]
 
 
 @pytest.mark.parametrize("content", ["", "5", "{", "{}", "[5]", '[{"case": {"name": []}}]'])
@@ -214,12 +229,12 @@ def test_an_interrupt_is_said_and_has_its_exit_code(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_a_fit_that_is_interrupted_goes_on_and_ends_as_if_it_never_was(tmp_path):
-    rows = tmp_path / "rows.csv"
+    path = tmp_path / "rows.csv"
     walk = np.random.default_rng(0).normal(size=200).cumsum()
-    rows.write_text("ds,y\n" + "\n".join(f"{i},{y}" for i, y in enumerate(walk)))
+    path.write_text("ds,y\n" + "\n".join(f"{i},{y}" for i, y in enumerate(walk)))
 
     def command(out):
-        parts = ["-m", "stochflow", "fit", str(rows), "--out", str(tmp_path / out)]
+        parts = ["-m", "stochflow", "fit", str(path), "--out", str(tmp_path / out)]
         return [sys.executable, *parts, "--steps", "2000", "--folds", "0", "--json"]
 
     stopped = subprocess.Popen(command("one"), stderr=subprocess.PIPE, text=True)

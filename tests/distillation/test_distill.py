@@ -311,6 +311,15 @@ PLAIN = SDE.autonomous(lambda x: -x, lambda x: 0 * x + 0.3, 2)
             r"`diffusion` must return shape \(2, 2\)",
         ),
         (
+            {"sde": SDE.autonomous(lambda x: {}["rate"] * x, lambda x: x, 2)},
+            r"`drift` failed at a state of shape \(2,\): KeyError: 'rate'.$",
+        ),
+        ({"starts": lambda key: {}["here"]}, "`starts` could not be called with a key: KeyError: 'here'.$"),
+        (
+            {"sde": SDE.autonomous(lambda x: -x, lambda x: 0 * x, 2)},
+            "`diffusion` must not be zero everywhere; it is at all states that were probed",
+        ),
+        (
             {"sde": SDE.autonomous(lambda x: x**5 * 1e3, lambda x: x, 2)},
             "paths are not finite with `dt` 0.03125",
         ),
@@ -320,6 +329,38 @@ def test_what_cannot_be_distilled_says_why_in_a_sentence(change, message, as_use
     given = {"sde": PLAIN, "starts": ([-1.0, -1.0], [1.0, 1.0]), "horizon": 1.0, "config": TINY} | change
     with pytest.raises(ValueError, match=message):
         distill(given.pop("sde"), **({"key": jr.key(0)} | given))
+
+
+def test_what_a_drift_raised_is_kept():
+    system = SDE.autonomous(lambda x: {}["rate"] * x, lambda x: x, 2)
+    with pytest.raises(ValueError, match="`drift` failed") as caught:
+        distill(system, starts=BOX, horizon=1.0, config=TINY, key=jr.key(0))
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+NOT_ADDITIVE = {
+    "own": SDE.autonomous(
+        lambda x: -x, lambda x: jnp.stack([1e3, 0.2]) * x ** jnp.arange(2), 2, additive=True
+    ),
+    "full": SDE.autonomous(
+        lambda x: -x, lambda x: jnp.eye(2).at[1, 0].set(x[0]), 2, noise="full", additive=True
+    ),
+    "a step": SDE.autonomous(
+        lambda x: -x, lambda x: jnp.stack([1.0, jnp.where(x[0] > 0, 1.0, 2.0)]), 2, additive=True
+    ),
+}
+
+
+@pytest.mark.parametrize("system", NOT_ADDITIVE.values(), ids=NOT_ADDITIVE.keys())
+def test_noise_that_depends_on_the_state_is_not_taken_for_additive(system, getkey):
+    with pytest.raises(ValueError, match=r"`additive` must not be True .* coordinate 1 does: leave .* out"):
+        _prepare(system, BOX, 1.0, None, TINY, getkey())
+
+
+def test_additive_noise_may_depend_on_time_and_be_missing_from_a_coordinate(getkey):
+    noise = lambda t, x, u: jnp.stack([jnp.zeros(()), 1 + t])
+    system = SDE(lambda t, x, u: jnp.stack([x[1], -x[0]]), noise, 2, additive=True)
+    assert not _prepare(system, BOX, 1.0, None, TINY, getkey())[2].autonomous
 
 
 @pytest.mark.parametrize(

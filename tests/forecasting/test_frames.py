@@ -249,3 +249,13 @@ def test_dates_of_pythons_own_are_dates():
     days = [datetime.date(2024, 1, day) for day in (1, 2, 4)]
     panel, _, _ = panel_of(pd.DataFrame({"ds": days, "y": [1.0, 2.0, 3.0]}))
     assert np.diff(panel.times[0]).tolist() == [86400, 2 * 86400]
+
+
+def test_dates_and_datetimes_are_one_calendar():
+    """A model of days reads a frame of midnights, and the other way round."""
+    days = pd.DataFrame({"ds": [datetime.date(2024, 1, day) for day in (1, 2, 4)], "y": [1.0, 2.0, 3.0]})
+    nights = days.assign(ds=pd.to_datetime(days["ds"]))
+    for one, other in ((days, nights), (nights, days)):
+        panel, axis, _ = panel_of(one)
+        again, _, _ = read_panel(as_frame(other), find_columns(as_frame(other)), axis)
+        assert np.array_equal(again.times[0], panel.times[0])

@@ -210,7 +210,7 @@ BAD = {
         "`noise` must be one of diagonal, full; got 'scalar'",
     ),
     "interpretation": (lambda: SDE(abs, abs, 1, interpretation="Ito"), "`interpretation` must be one of"),
-    "dim": (lambda: SDE(abs, abs, 0), "`dim` must be at least 1; got 0"),
+    "dim": (lambda: SDE(abs, abs, 0), "`dim` must be a positive integer; got 0"),
     "noise_dim": (lambda: SDE(abs, abs, 2, noise_dim=3), "`noise_dim` must be `dim`"),
     "solver": (
         lambda: solve(WELL, X, 0.0, 1.0, steps=2, solver="euler", key=KEY),

@@ -1,8 +1,10 @@
 """The systems with names are what their formulas say."""
 
 import jax.numpy as jnp
+import numpy as np
+import pytest
 
-from stochflow import sde
+from stochflow import SDE, sde
 
 
 def test_heston_has_correlated_noise_and_no_diffusion_below_zero():
@@ -36,3 +38,16 @@ def test_a_neuron_and_a_chain():
     assert jnp.allclose(chain.drift(0.0, jnp.ones(4), None), 0)  # all in one well: neither force acts
     pulled = chain.drift(0.0, jnp.array([1.0, 0.0, 0.0, 0.0]), None)
     assert jnp.allclose(pulled, jnp.array([-4.0, 2.0, 0.0, 2.0]))
+
+
+@pytest.mark.parametrize("wrong", ["1", 1.5, 0, -2, True, None, 1.0])
+def test_sizes_are_positive_integers(wrong, as_users_have_it):
+    with pytest.raises(ValueError, match="`dim` must be a positive integer; got"):
+        SDE(jnp.negative, jnp.ones_like, wrong)
+    if wrong is not None:
+        with pytest.raises(ValueError, match="`noise_dim` must be a positive integer; got"):
+            SDE(jnp.negative, jnp.ones_like, 2, noise="full", noise_dim=wrong)
+
+
+def test_an_integer_of_numpy_is_one(as_users_have_it):
+    assert type(SDE(jnp.negative, jnp.ones_like, np.int64(3)).dim) is int

@@ -1,32 +1,26 @@
 """From a file of rows to forecasts: `fit`, `forecast`, `impute` and `evaluate`."""
 
-import csv
 import dataclasses
-import itertools
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import narwhals as nw
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from ..forecasting import Forecaster, ForecasterConfig
-from ..forecasting.frames import NIXTLA
 from ..training.checkpoint import json_text
 from .flags import Seed, flags_from
-from .out import writable_file
+from .out import writable_file, writable_rows
+from .rows import read_rows, write_rows
 from .screen import console
-
-READERS = {".csv": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
 
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of rows.")]
 Model = Annotated[Path, typer.Argument(help="A model file that `stochflow fit` wrote.")]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Write a CSV or Parquet file; without it, print.", callback=writable_file),
+    typer.Option(help="Write a CSV or Parquet file; without it, print.", callback=writable_rows),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Format = Annotated[str | None, typer.Option(help="Of the times, if they are text: such as '%m/%d/%Y'.")]
@@ -255,118 +249,11 @@ def _card_tables(card: dict[str, Any]) -> list[Table]:
     return [table, held]
 
 
-def read_rows(path: Path, time: str | None, time_format: str | None, *, names: Sequence[str | None]) -> Any:
-    """A CSV or Parquet file as a data frame; text in the time column becomes datetimes. Columns that hold `names`, of
-    series or channels, are read as text: 01 is not 1."""
-    if READERS.get(path.suffix.lower()) is None:
-        raise ValueError(f"{path} must end in {', '.join(READERS)}.")
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}.")
-    library = _library()
-    try:
-        frame = _read(library, path, [name or NIXTLA["id"] for name in names])
-    except OSError:
-        raise
-    except Exception as error:  # of one library or the other, which need not be there
-        raise ValueError(
-            f"{path} cannot be read as {READERS[path.suffix.lower()]}: {_what_is_wrong(path, error)}."
-        ) from None
-    rows = nw.from_native(frame, eager_only=True)
-    if len(rows.columns) == 1 and (mark := next((m for m in ";\t|" if m in rows.columns[0]), None)):
-        raise ValueError(
-            f"{path} has one column, {rows.columns[0]!r}: separate columns by commas, not by {mark!r}."
-        )
-    if time_format is None:
-        return frame
-    name = time or "ds"
-    if name not in rows.columns:
-        raise ValueError(f"there is no column {name!r}; the columns are {', '.join(rows.columns)}.")
-    try:
-        return rows.with_columns(rows[name].str.to_datetime(format=time_format)).to_native()
-    except Exception:
-        raise ValueError(
-            f"time column {name!r} is not written as {time_format!r}: its first row is {rows[name][0]!r}."
-        ) from None
-
-
 def _names(forecaster: Forecaster) -> tuple[str | None, ...]:
     """The columns that hold names; none if the model was fitted on ids that are no text."""
     ids = [] if forecaster.past_ is None else forecaster.past_.ids
     columns = forecaster.columns_
     return (columns.id, columns.channel) if all(isinstance(name, str) for name in ids) else ()
-
-
-def _read(library: Any, path: Path, names: Sequence[str]) -> Any:
-    if READERS[path.suffix.lower()] == "Parquet":
-        return library.read_parquet(path)
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        comments = sum(1 for _ in itertools.takewhile(lambda line: line.startswith("#"), file))
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        header = next(csv.reader(itertools.islice(file, comments, None)), [])
-    text = [name for name in dict.fromkeys(names) if name in header]
-    if library.__name__ == "polars":
-        kinds = {name: library.String for name in text}
-        options = {"try_parse_dates": True, "infer_schema_length": None, "schema_overrides": kinds}
-        return library.read_csv(path, skip_rows=comments, **options)
-    return library.read_csv(path, skiprows=comments, dtype=dict.fromkeys(text, str))
-
-
-def _what_is_wrong(path: Path, error: Exception) -> str:
-    """In our words if the file is empty or ragged, else the first line of the library's."""
-    if not path.stat().st_size:
-        return "it is empty"
-    if READERS[path.suffix.lower()] == "CSV" and (found := _ragged(path)):
-        return found
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-
-
-def _ragged(path: Path) -> str | None:
-    """The first line that has more cells than the header, if there is one, or that there is no header."""
-    with open(path, newline="", encoding="utf-8", errors="replace") as file:
-        lines = csv.reader(file)
-        comment = lambda row: not row or row[0].startswith("#")
-        rows = ((lines.line_num, row) for row in itertools.dropwhile(comment, lines) if row)
-        _, header = next(rows, (0, []))
-        if not header:
-            return "it has no header"
-        longer = ((number, len(row)) for number, row in rows if len(row) > len(header))
-        number, cells = next(longer, (0, 0))
-    return f"line {number} has {cells} cells, the header {len(header)}" if cells else None
-
-
-def write_rows(frame: Any, out: Path | None, as_json: bool) -> None:
-    """To a file by its ending, or to the screen."""
-    rows = nw.from_native(frame, eager_only=True)
-    if out is not None:
-        if READERS.get(out.suffix.lower()) is None:
-            raise ValueError(f"{out} must end in {', '.join(READERS)}.")
-        out.parent.mkdir(parents=True, exist_ok=True)
-        part = out.with_name(out.name + ".part")
-        try:
-            (rows.write_parquet if READERS[out.suffix.lower()] == "Parquet" else rows.write_csv)(part)
-            part.replace(out)
-        finally:
-            part.unlink(missing_ok=True)
-    if as_json:
-        print(json_text(rows.rows(named=True), default=str))
-    elif out is not None:
-        console.print(f"{len(rows)} rows: [bold]{escape(str(out))}[/]")
-    else:
-        table = Table(*map(escape, rows.columns))
-        for row in rows.head(40).rows():
-            table.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else escape(str(cell)) for cell in row))
-        console.print(table)
-        if len(rows) > 40:
-            console.print(f"and {len(rows) - 40} more rows: write them with --out.")
-
-
-def _library() -> Any:
-    for name in ("polars", "pandas"):
-        try:
-            return __import__(name)
-        except ModuleNotFoundError:
-            continue
-    raise ImportError("files of rows are read with polars or pandas: run `pip install stochflow[frames]`.")
 
 
 def _listed(names: str | None) -> list[str] | None:

@@ -1,7 +1,9 @@
 """`stochflow distill` and `stochflow reproduce distill`."""
 
 import importlib.util
+import inspect
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +11,7 @@ import typer
 from rich.table import Table
 
 from ..distillation import DistillConfig
+from ..distillation.probe import check_shapes, first_line
 from ..sde import SDE
 from ..training.checkpoint import json_text, write_json
 from .flags import Seed, flags_from
@@ -151,15 +154,41 @@ def reproduce_distill(
 
 
 def load_sde(source: str) -> SDE:
-    """The SDE that `file.py:name` names."""
+    """The SDE that `file.py:name` names, with a drift and a diffusion that can be called."""
+    path, _, name = source.rpartition(":")
     found = _named(source)
-    made = found() if callable(found) and not isinstance(found, SDE) else found
+    made = _called(found, path, name) if callable(found) and not isinstance(found, SDE) else found
     if not isinstance(made, SDE):
-        path, _, name = source.rpartition(":")
         raise typer.BadParameter(
             f"{name!r} in {path} must be an SDE, or a function that returns one; got {made!r}."
         )
+    try:
+        check_shapes(made)
+    except ValueError as error:
+        raise ValueError(f"{name!r} in {path}: {error}") from error
     return made
+
+
+def _called(function: Callable, path: str, name: str) -> Any:
+    """What a function of the user's returns."""
+    try:
+        needed = [p.name for p in inspect.signature(function).parameters.values() if _is_needed(p)]
+    except (TypeError, ValueError):  # of a few that are not written in Python
+        needed = []
+    if needed:
+        raise ValueError(
+            f"{name!r} in {path} must be an SDE, or a function without arguments that returns one; it needs "
+            f"{', '.join(needed)}."
+        )
+    try:
+        return function()
+    except Exception as error:  # whatever it raises
+        raise ValueError(f"{name!r} in {path} failed when it was called: {first_line(error)}.") from error
+
+
+def _is_needed(parameter: inspect.Parameter) -> bool:
+    optional = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and not optional
 
 
 def _named(source: str) -> Any:

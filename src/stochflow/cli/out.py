@@ -5,6 +5,8 @@ from pathlib import Path
 
 import typer
 
+from .rows import require_ending
+
 
 def writable(context: typer.Context, out: Path | None) -> Path | None:
     """The callback of every `--out` that is a folder: it can be made and written."""
@@ -19,6 +21,14 @@ def writable_file(context: typer.Context, out: Path | None) -> Path | None:
         if out.is_dir():
             raise OSError(f"{out} is a folder; choose another --out, with a file name.")
         _try(out.parent, out)
+    return out
+
+
+def writable_rows(context: typer.Context, out: Path | None) -> Path | None:
+    """The callback of every `--out` that is a file of rows: its ending is one that rows are written by, too."""
+    writable_file(context, out)
+    if out is not None and not context.resilient_parsing:
+        require_ending(out)
     return out
 
 

@@ -28,6 +28,7 @@ from .probe import (
     PROBED,
     TEST_PATHS,
     Symmetries,
+    check_noise,
     check_shapes,
     choose_solver,
     choose_steps,
@@ -55,7 +56,8 @@ class Distilled:
     - `history`: one dictionary a validation; `lost` is the share of paths that were not finite and left out.
     - `seconds`: all that it took, compilation included. `stopped_early`: whether patience ran out.
     - `dt`, `solver`: what the pairs were made with.
-    - `relative`: coordinates that the law sees displacements of only, as nothing in the SDE depends on them.
+    - `relative`: coordinates that the law sees displacements of only, as nothing in the SDE depended on them at the
+        states that were probed: some starts, and others along the paths from there.
     """
 
     flow: AbstractTransition
@@ -172,6 +174,7 @@ def _prepare(sde, starts, horizon, support, config, key):
     x0 = made.draw(TEST_PATHS, key=draw_key)
     times = horizon * jr.uniform(time_key, (TEST_PATHS,), x0.dtype)
     states = _states(sde, made, horizon, region, x0, config.onward, key=jr.fold_in(path_key, 1))
+    check_noise(sde, states, times[: len(states)])
     symmetries = find_symmetries(sde, states, times[: len(states)])
     scheme = choose_solver(sde, config.solver, symmetries)
     if config.dt is None:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..laws import Support
+from .probe import first_line
 
 Starts = tuple[ArrayLike | list, ArrayLike | list] | ArrayLike | Callable
 # Of a law given as a function: enough to meet a mistake that is not rare, few enough to cost nothing.
@@ -93,9 +94,8 @@ def make_starts(starts: Starts, dim: int, support: Support, *, key: PRNGKeyArray
     if callable(starts):
         try:
             shape = jax.eval_shape(lambda key: jnp.asarray(starts(key)), key).shape
-        except (TypeError, ValueError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ValueError(f"`starts` could not be called with a key: {reason}.") from None
+        except Exception as error:  # whatever a function of the user's raises
+            raise ValueError(f"`starts` could not be called with a key: {first_line(error)}.") from error
         if shape != (dim,):
             raise ValueError(f"`starts` must return one state of shape ({dim},); got {shape}.")
         made = StartLaw(starts)

@@ -171,7 +171,12 @@ def read_panel(
     column = frame[columns.time]
     column = as_moments(column, f"time column {columns.time!r}")
     known = TimeAxis.of(column, columns.time)
-    if axis is not None and axis.kind != known.kind:
+    calendar = ("date", "datetime")  # days are read as their midnights
+    if (
+        axis is not None
+        and axis.kind != known.kind
+        and not (axis.kind in calendar and known.kind in calendar)
+    ):
         raise ValueError(
             f"time column {columns.time!r} holds {known.kind}s where the model was fitted on {axis.kind}s."
         )

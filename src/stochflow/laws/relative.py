@@ -14,7 +14,8 @@ class Relative(AbstractTransition):
     $$p(x_t \mid x_s) = p_{\mathrm{law}}(x_t - P x_s \mid x_s - P x_s)$$
 
     with $P$ the projection on `coordinates`. It is what holds for a log-price, a position or a phase, on which neither
-    drift nor diffusion depends: the law need not learn it, and holds wherever those coordinates start.
+    drift nor diffusion depends: the law need not learn it, and holds wherever those coordinates start,
+    as far as nothing depends on them there.
     """
 
     law: AbstractTransition

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, ScalarLike
 
 NOISES = ("diagonal", "full")
@@ -20,7 +21,8 @@ class SDE(eqx.Module):
       `noise="full"` the matrix (dim, noise_dim).
     - `interpretation` is `"ito"` or `"stratonovich"`. Each solver uses the drift of the calculus that it
       needs: the two differ by $\tfrac12\sum_j (\partial_x g_j)\,g_j$.
-    - `additive` is a promise that $g$ does not depend on $x$. Solvers of higher order rely on it.
+    - `additive` is a promise that $g$ does not depend on $x$. Solvers of higher order rely on it; only `distill`
+      looks whether it is kept, at the states that it probes.
     """
 
     drift: Callable
@@ -44,16 +46,15 @@ class SDE(eqx.Module):
     ):
         _require_choice("noise", noise, NOISES)
         _require_choice("interpretation", interpretation, INTERPRETATIONS)
-        if dim < 1:
-            raise ValueError(f"`dim` must be at least 1; got {dim}.")
+        _require_count("dim", dim)
         if noise == "diagonal" and noise_dim not in (None, dim):
             raise ValueError(
                 f"`noise_dim` must be `dim` for diagonal noise; got {noise_dim} with `dim` {dim}."
             )
-        if noise_dim is not None and noise_dim < 1:
-            raise ValueError(f"`noise_dim` must be at least 1; got {noise_dim}.")
-        self.drift, self.diffusion, self.dim = drift, diffusion, dim
-        self.noise_dim = dim if noise_dim is None else noise_dim
+        if noise_dim is not None:
+            _require_count("noise_dim", noise_dim)
+        self.drift, self.diffusion, self.dim = drift, diffusion, int(dim)
+        self.noise_dim = int(dim if noise_dim is None else noise_dim)
         self.noise, self.interpretation, self.additive = noise, interpretation, additive
 
     @classmethod
@@ -111,6 +112,11 @@ class StateFunction(eqx.Module):
         self, t: ScalarLike, x: Float[Array, " dim"], u: Float[Array, " cond"] | None = None
     ) -> Float[Array, "..."]:
         return self.function(x)
+
+
+def _require_count(name, value):
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"`{name}` must be a positive integer; got {value!r}.")
 
 
 def _require_choice(name, value, choices):
