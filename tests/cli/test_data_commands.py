@@ -188,3 +188,11 @@ def test_a_full_disk_is_named_and_leaves_nothing(folder, tmp_path, monkeypatch, 
     said = " ".join(capsys.readouterr().err.split())
     assert "No space left on device, while a file was written: make room, or choose another --out" in said
     assert not list(tmp_path.iterdir())
+
+
+def test_a_card_is_read_in_one_order(capsys):
+    card = {"channels": ["y"], "doubt": "some", "kind": "flow", "rows": 3, "why": "it is"}
+    print_card(card)
+    said = capsys.readouterr().out
+    places = [said.index(word) for word in ("kind", "why", "rows", "channels", "doubt")]
+    assert places == sorted(places)

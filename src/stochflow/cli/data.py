@@ -16,6 +16,12 @@ from .out import writable_file, writable_rows
 from .rows import read_rows, write_rows
 from .screen import console
 
+# The order in which a card is read; that of a file is by the alphabet.
+CARD = (
+    "kind", "why", "series", "rows", "channels", "from", "to", "longest_series", "horizon", "scaling",
+    "training_seconds",
+)  # fmt: skip
+
 Data = Annotated[Path, typer.Argument(help="A CSV or Parquet file of rows.")]
 Model = Annotated[Path, typer.Argument(help="A model file that `stochflow fit` wrote.")]
 Out = Annotated[
@@ -228,7 +234,8 @@ def print_card(card: dict[str, Any]) -> None:
 
 def _card_tables(card: dict[str, Any]) -> list[Table]:
     table = Table("", "", title="Model card", show_header=False)
-    for name, value in card.items():
+    place = {name: i for i, name in enumerate(CARD)}
+    for name, value in sorted(card.items(), key=lambda item: place.get(item[0], len(CARD))):
         if name not in ("held_out", "two_steps_for_one", "in_sample"):
             said = ", ".join(value) if isinstance(value, list) else str(value)
             table.add_row(name.replace("_", " "), escape(said))
