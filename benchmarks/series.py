@@ -3,8 +3,8 @@
 The files are read from the folder that `STOCHFLOW_DATA` names. For each series and gap: the CRPS of the forecaster over
 that of the best of three baselines (the last value with noise scaled to that of earlier moves over the gap, or growing
 as the root of it; exact Ornstein–Uhlenbeck), the share of what came that lies within the central 90 %, and the same
-with a random half of the rows dropped: there beside the CRPS of a forecaster that has all rows, for forecasts from the
-same rows of the same rows (`whole`).
+with a random half of the rows dropped. There the CRPS is also held against that of a forecaster with all rows, on the
+same forecasts (`worse`).
 """
 
 import argparse
@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from stochflow import Forecaster
+from stochflow.metrics import ratio_of_means
 
 # Refits as `Forecaster.backtest` has them by default; origins of each series in all, evenly over them.
 REFITS, START, ORIGINS, SEED = 4, 0.6, 800, 0
@@ -94,9 +95,10 @@ def run(name: str, folder: Path, keep: float, until: float = 1.0) -> dict:
         "values": values,
         "id": "unique_id" if "unique_id" in frame else None,
     }
-    table = model.backtest(frame, **settings)
+    table, rows = model.backtest(frame, return_forecasts=True, **settings)
     if keep < 1:
-        table["whole"] = model.backtest(whole, among=frame, **settings)["crps"]
+        _, beside = model.backtest(whole, among=frame, return_forecasts=True, **settings)
+        table = table.join(over(rows, beside), on=["channel", "gap"])
     return {
         "series": name,
         "rows": len(frame),
@@ -104,6 +106,22 @@ def run(name: str, folder: Path, keep: float, until: float = 1.0) -> dict:
         "seconds": round(time.monotonic() - begin, 1),
         "scores": table.to_dict(orient="records"),
     }
+
+
+def over(rows: pd.DataFrame, beside: pd.DataFrame) -> pd.DataFrame:
+    """The CRPS over that of the same forecasts beside it (`whole`), by channel and gap, with its standard error."""
+    same = ["unique_id", "ds", "origin", "channel", "gap"]
+    same = [column for column in same if column in rows]
+    pairs = rows.merge(beside, on=same, suffixes=("", "_whole"), validate="1:1")
+    if len(pairs) != len(rows) or len(rows) != len(beside):
+        raise RuntimeError(f"{len(rows)} and {len(beside)} forecasts have {len(pairs)} in common.")
+
+    def ratio(some: pd.DataFrame) -> pd.Series:
+        above, below, stretch = (some[name].to_numpy() for name in ("crps", "crps_whole", "stretch"))
+        worse, error = ratio_of_means(above, below, stretch)
+        return pd.Series({"whole": below.mean(), "worse": worse, "worse_error": error})
+
+    return pairs.groupby(["channel", "gap"])[["crps", "crps_whole", "stretch"]].apply(ratio)
 
 
 def within(row: dict) -> str:
@@ -172,8 +190,12 @@ def main() -> None:
                     f"  {row['channel']:>5} {row['gap']:>6}  {row['forecasts']:>5} forecasts  CRPS {row['crps']:.4f}  "
                     f"persistence {row['persistence']:.4f}  walk {row['random_walk']:.4f}  "
                     f"OU {row['ornstein_uhlenbeck']:.4f}  "
-                    f"relative {row['relative']:.3f}  within 90 % {within(row)}"
-                    + (f"  over all rows' {row['crps'] / row['whole']:.3f}" if "whole" in row else ""),
+                    f"relative {row['relative']:.3f} ± {row['relative_error']:.3f}  within 90 % {within(row)}"
+                    + (
+                        f"  over all rows' {row['worse']:.3f} ± {row['worse_error']:.3f}"
+                        if "worse" in row
+                        else ""
+                    ),
                     flush=True,
                 )
             if given.out is not None:

@@ -90,6 +90,19 @@ def test_dates_in_the_order_of_a_country_need_a_format_in_every_command(
             assert printed[5]["time"] == "2024-01-02 06:00:00"
 
 
+def test_evaluate_writes_each_forecast_beside_the_table(folder, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "forecasts.csv"
+    ask = ["evaluate", folder / "rows.csv", "--id", "station", "--time", "time", *SMALL, "--gaps", "6h"]
+    assert _run(monkeypatch, *ask, "--refits", "1", "--forecasts", out, "--json") == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    rows = pd.read_csv(out, parse_dates=["time", "origin"])
+    assert len(rows) == row["forecasts"]
+    assert rows["crps"].mean() == pytest.approx(row["crps"])
+    assert (rows["time"] - rows["origin"] == pd.Timedelta("6h")).all()
+    assert _run(monkeypatch, *ask, "--forecasts", tmp_path / "forecasts.txt") == 1
+    assert "forecasts.txt must end in .csv, .parquet, .pq." in capsys.readouterr().err
+
+
 def test_impute_fills_the_hole_and_nothing_else(folder, tmp_path, monkeypatch):
     out = tmp_path / "whole.csv"
     ask = ["impute", folder / "model.stochflow", folder / "holes.csv", "--samples", "20"]

@@ -141,6 +141,12 @@ def test_an_ending_that_rows_are_not_written_by_is_said_at_once(command, tmp_pat
     assert f"{out} must end in .csv, .parquet, .pq." in _error(capsys)  # and not that there is no such model
 
 
+def test_another_flag_for_a_file_is_named(tmp_path, monkeypatch, capsys):
+    ask = ["evaluate", "no-rows.csv", "--gaps", "1d", "--forecasts", tmp_path]
+    assert _run(monkeypatch, *ask) == 1
+    assert f"{tmp_path} is a folder; choose another --forecasts, with a file name." in _error(capsys)
+
+
 def test_asking_whether_a_folder_can_be_made_makes_nothing(tmp_path, monkeypatch):
     assert _run(monkeypatch, "reproduce", "lorenz-missing", "--only", "x", "--out", tmp_path / "a" / "b") == 2
     assert not list(tmp_path.iterdir())

@@ -9,11 +9,18 @@ import pytest
 import scoringrules
 
 from stochflow import Forecaster
-from stochflow.forecasting.backtest import _error_of_mean, _stretches, rows_among
+from stochflow.forecasting.backtest import _stretches, backtest, rows_among
 from stochflow.forecasting.frames import as_frame, find_columns, read_panel
 from stochflow.forecasting.origins import find_origins, truncated
 from stochflow.forecasting.references import References
-from stochflow.metrics import FORECAST_SCORES, crps_of_draws, crps_of_normal, variogram_score
+from stochflow.metrics import (
+    FORECAST_SCORES,
+    crps_of_draws,
+    crps_of_normal,
+    inside_central,
+    quantiles_of_draws,
+    variogram_score,
+)
 
 from .worlds import ou_frame
 
@@ -145,14 +152,6 @@ def test_an_origin_knows_nothing_of_what_comes_after(panel):
     assert not ((origins.series == 0) & (origins.start == 10)).any()
 
 
-def test_forecasts_of_one_stretch_count_as_one():
-    values = np.random.default_rng(0).normal(size=50)
-    alone = _error_of_mean(values, np.arange(50))
-    assert np.isclose(alone, values.std(ddof=1) / np.sqrt(50))
-    assert np.isclose(_error_of_mean(np.repeat(values, 7), np.repeat(np.arange(50), 7)), alone)
-    assert np.isnan(_error_of_mean(values, np.zeros(50)))
-
-
 def test_a_stretch_is_of_one_series_and_as_long_as_the_gap(panel):
     origins = find_origins(panel, 1.0, 0.2, [0, 0], [50, 50], 100)
     stretch = _stretches(panel, origins, 1.0)
@@ -197,18 +196,84 @@ def test_a_column_that_a_back_test_does_not_know_is_named():
         Forecaster().backtest(ou_frame(20), gaps=[1.0], target="y")
 
 
-def test_forecasts_can_start_and_end_among_some_rows_only():
-    frame = ou_frame(30, series=2)
-    some = frame.iloc[::3]
-    read = lambda df: read_panel(as_frame(df), find_columns(as_frame(df)))[0]
-    panel, few = read(frame), read(some)
-    among = rows_among(panel, few)
-    assert [mask.sum() for mask in among] == [10, 10]
-    found = find_origins(panel, 1.0, 0.6, [0, 0], [30, 30], 50, among)
-    alone = find_origins(few, 1.0, 0.6, [0, 0], [10, 10], 50)
-    times = lambda panel, rows, which: [panel.times[i][r] for i, r in zip(which.series, rows, strict=True)]
-    assert times(panel, found.start, found) == times(few, alone.start, alone)
-    assert times(panel, found.end, found) == times(few, alone.end, alone)
+def _forecasts_of(panel, among=None):
+    """Of a back-test with a stand-in for the law: time of each origin, what is forecast, and the last time of each
+    fit."""
+    fits = []
+
+    def fit(known):
+        fits.append([t[-1] for t in known.times])
+        return None
+
+    draw = lambda model, known, panel, origins: RNG.normal(size=(len(origins.series), 20, 1))
+    found = backtest(
+        fit,
+        draw,
+        panel,
+        gaps=[0.6, 2.0],
+        show=str,
+        folds=3,
+        start=0.5,
+        most=17,
+        period=None,
+        among=among,
+    )
+    return {
+        gap: list(zip(some.series, some.origin, some.at, strict=True)) for gap, some in found.items()
+    }, fits
+
+
+def test_a_table_and_a_part_of_it_are_tested_on_the_same_forecasts():
+    frame = ou_frame(400, series=2)
+    part = frame.sample(frac=0.5, random_state=1).sort_index()
+    whole, few = _panel(frame), _panel(part)
+    among = rows_among(whole, few)
+    assert [mask.sum() for mask in among] == [len(t) for t in few.times]
+    (all_rows, fits), (some_rows, fits_of_few) = _forecasts_of(whole, among), _forecasts_of(few)
+    assert all_rows == some_rows
+    assert all(len(rows) > 40 for rows in all_rows.values())
+    # What is known before each stretch reaches as far, but for rows that are not in the part.
+    for with_all, with_few in zip(fits, fits_of_few, strict=True):
+        for i, (last, last_of_few) in enumerate(zip(with_all, with_few, strict=True)):
+            following = few.times[i][few.times[i] > last_of_few][0]
+            assert last_of_few <= last < following
+
+
+def test_a_back_test_without_a_part_is_one_among_all_rows(panel):
+    marked = [np.ones(len(t), bool) for t in panel.times]
+    assert _forecasts_of(panel) == _forecasts_of(panel, marked)
+
+
+def test_a_row_a_forecast_tells_what_the_table_sums_up():
+    frame = ou_frame(120, series=2)
+    frame["ds"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(frame["ds"], "h").dt.round("s")
+    model = Forecaster(steps=30, batch_size=64, folds=0, progress=False)
+    ask = {"gaps": ["12min", "1h"], "folds": 2, "origins": 12, "samples": 50}
+    table, rows = model.backtest(frame, **ask, return_forecasts=True)
+    assert rows.groupby("gap", sort=False).size().tolist() == table["forecasts"].tolist()
+    for gap, some in rows.groupby("gap"):
+        row = table[table["gap"] == gap].iloc[0]
+        for name in ("crps", "persistence", "random_walk", "ornstein_uhlenbeck"):
+            assert some[name].mean() == pytest.approx(row[name])
+        assert some["value"].between(some["lo90"], some["hi90"]).mean() == pytest.approx(row["coverage"])
+    truth = frame.set_index(["unique_id", "ds"])["y"]
+    assert np.allclose(truth.loc[list(zip(rows["unique_id"], rows["ds"], strict=True))], rows["value"])
+    assert (rows["origin"] < rows["ds"]).all()
+    assert (rows["lo90"] <= rows["median"]).all()
+    assert (rows["median"] <= rows["hi90"]).all()
+    assert (table["relative_error"] > 0).all()
+    with pytest.raises(ValueError, match="two columns of the result would be named 'crps': rename"):
+        model.backtest(frame.rename(columns={"ds": "crps"}), time="crps", **ask, return_forecasts=True)
+
+
+def test_an_interval_holds_the_next_draw_as_often_as_it_says():
+    """Ranks of one more draw are uniform: exact for every number of draws, where the usual interpolation holds less."""
+    rng = np.random.default_rng(3)
+    number, draws = 40_000, 39
+    inside = inside_central(rng.normal(size=(number, draws, 1)), rng.normal(size=(number, 1)))
+    assert abs(inside.mean() - 0.9) < 4.5 * np.sqrt(0.09 / number)
+    low, high = quantiles_of_draws(np.arange(1.0, 100.0), [0.05, 0.95], axis=0)
+    assert (low, high) == (5.0, 95.0)
 
 
 def test_a_gap_that_never_comes_is_refused_before_anything_is_learnt(monkeypatch):

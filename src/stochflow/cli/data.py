@@ -175,6 +175,10 @@ def evaluate(
     refits: Annotated[int, typer.Option(min=1, help="How often everything is fitted anew.")] = 4,
     start: Annotated[float, typer.Option(help="The share of the rows that the first fit sees.")] = 0.6,
     period: Annotated[str | None, typer.Option(help="Of a season, for the baseline of that name.")] = None,
+    forecasts: Annotated[
+        Path | None,
+        typer.Option(help="Write each forecast, and what came, to a file too.", callback=writable_rows),
+    ] = None,
     out: Out = None,
     time_format: Format = None,
     seed: Seed = 0,
@@ -189,14 +193,20 @@ def evaluate(
         random_state=seed,
         progress=False if as_json else None,
     )
-    scores = forecaster.backtest(
+    found = forecaster.backtest(
         frame,
         gaps=[_length(gap) for gap in gaps.split(",")],
         folds=refits,
         start=start,
         period=_length(period),
+        return_forecasts=forecasts is not None,
         **_columns(id, time, values, channel, static, past, future),
     )
+    if forecasts is None:
+        write_rows(found, out, as_json)
+        return
+    scores, each = found
+    write_rows(each, forecasts, as_json=False, quiet=as_json)
     write_rows(scores, out, as_json)
 
 

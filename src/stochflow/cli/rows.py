@@ -114,8 +114,8 @@ def _ragged(path: Path) -> str | None:
     return f"line {number} has {cells} cells, the header {len(header)}" if cells else None
 
 
-def write_rows(frame: Any, out: Path | None, as_json: bool) -> None:
-    """To a file by its ending, or to the screen."""
+def write_rows(frame: Any, out: Path | None, as_json: bool, *, quiet: bool = False) -> None:
+    """To a file by its ending, or to the screen; a file that is written is said, unless `quiet`."""
     rows = nw.from_native(frame, eager_only=True)
     if out is not None:
         require_ending(out)
@@ -128,6 +128,8 @@ def write_rows(frame: Any, out: Path | None, as_json: bool) -> None:
             part.unlink(missing_ok=True)
     if as_json:
         print(json_text(rows.rows(named=True), default=str))
+    elif out is not None and quiet:
+        return
     elif out is not None:
         console.print(f"{len(rows)} rows: [bold]{escape(str(out))}[/]")
     else:

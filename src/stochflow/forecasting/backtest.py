@@ -4,12 +4,12 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
-from ..metrics import crps_of_draws, inside_central
+from ..metrics import LEVEL, central_interval, crps_of_draws, error_of_mean, ratio_of_means
 from .frames import Panel
 from .origins import Origins, find_origins, truncated
 from .references import References
@@ -26,14 +26,43 @@ def check_backtest(gaps: Any, folds: Any, start: Any, origins: Any) -> None:
         raise ValueError(f"`start` must lie between 0 and 1; got {start!r}.")
 
 
+class Tested(NamedTuple):
+    """Forecasts over one gap, from several origins, and what came of them.
+
+    `stretch` numbers the stretches of the gap that origins lie in: forecasts of one stretch overlap, and say nearly the
+    same. `scores` are the CRPS of the forecaster (`crps`) and that of each baseline, of each forecast and channel: NaN
+    where a channel was not seen, or a baseline has never seen it before.
+    """
+
+    series: Int[np.ndarray, " n"]
+    origin: Float[np.ndarray, " n"]
+    at: Float[np.ndarray, " n"]
+    stretch: Int[np.ndarray, " n"]
+    truth: Float[np.ndarray, "n dim"]
+    median: Float[np.ndarray, "n dim"]
+    low: Float[np.ndarray, "n dim"]
+    high: Float[np.ndarray, "n dim"]
+    scores: dict[str, Float[np.ndarray, "n dim"]]
+
+    @property
+    def inside(self) -> Float[np.ndarray, "n dim"]:
+        """One where what came lies within the central 90 %, zero where it does not, NaN where nothing came."""
+        return np.where(np.isnan(self.truth), np.nan, (self.truth >= self.low) & (self.truth <= self.high))
+
+    def scored(self, channel: int) -> Bool[np.ndarray, " n"]:
+        """Forecasts of a channel that all laws can be held against each other by."""
+        found = [self.truth, *self.scores.values()]
+        return np.asarray(np.isfinite([each[:, channel] for each in found]).all(axis=0))
+
+
 @dataclasses.dataclass(frozen=True)
 class GapScore:
     """What a back-test says of one channel at one gap.
 
     `relative` is the CRPS over that of the best of three baselines: the last value with the noise of earlier moves over
-    that gap (`persistence`) or with that of a random walk, and an Ornstein–Uhlenbeck process. `coverage_error` is the
-    standard error of `coverage`: forecasts that overlap say the same thing again, so those of one stretch of the gap
-    count as one.
+    that gap (`persistence`) or with that of a random walk, and an Ornstein–Uhlenbeck process. `coverage_error` and
+    `relative_error` are standard errors: forecasts that overlap say the same thing again, so those of one stretch of
+    the gap count as one.
     """
 
     channel: str
@@ -46,10 +75,11 @@ class GapScore:
     random_walk: float
     ornstein_uhlenbeck: float
     seasonal: float | None
+    relative: float
+    relative_error: float
 
-    @property
-    def relative(self) -> float:
-        return self.crps / min(self.persistence, self.random_walk, self.ornstein_uhlenbeck)
+
+BASELINES = ("persistence", "random_walk", "ornstein_uhlenbeck")
 
 
 def backtest(
@@ -59,57 +89,85 @@ def backtest(
     *,
     gaps: Sequence[float],
     show: Callable[[float], str],
-    names: Sequence[str],
     folds: int,
     start: float,
     most: int,
     period: float | None,
     among: Sequence[np.ndarray] | None = None,
     partial: Callable[[Any], bool] = lambda model: False,
-) -> list[GapScore]:
-    """Fit on what lies before, forecast what comes after, `folds` times further on each time.
+) -> dict[float, Tested]:
+    """Fit on what lies before, forecast what comes after, `folds` times further on each time; by gap.
 
     The first fit sees the share `start` of the rows of each series; the rest is cut into `folds` stretches of rows, and
     before each of them forecaster and baselines are fitted anew. Origins lie in the stretch, at most `most` of each
-    series; what they are checked against may lie beyond it. Both are rows that `among` marks, if it is given, and are
-    complete unless the model reads others, as `partial` says.
+    series; what they are checked against may lie beyond it. Both are complete unless the model reads other rows, as
+    `partial` says. If `among` marks some rows, stretches are cut, and origins chosen, as if there were no others: so a
+    table and a part of it are held against each other on the same forecasts, from fits as early.
     """
-    rows_of = panel.times if among is None else [t[some] for t, some in zip(panel.times, among, strict=True)]
+    marked = [np.ones(len(t), bool) for t in panel.times] if among is None else among
+    rows_of = [t[some] for t, some in zip(panel.times, marked, strict=True)]
     between = np.concatenate([np.diff(t) for t in rows_of])
     if not len(between):
         raise ValueError("no series has two rows: there is nothing to test.")
     usual = float(np.median(between))
-    edges = np.linspace(start, 1.0, folds + 1)
-    first_rows, ends = [int(start * len(t)) - 1 for t in panel.times], [len(t) for t in panel.times]
     for gap in gaps:
-        if not len(find_origins(panel, gap, usual, first_rows, ends, most, among, partial=True).series):
+        starts, ends = _cut(marked, start, back=1), [len(t) for t in panel.times]
+        if not len(find_origins(panel, gap, usual, starts, ends, most, marked, partial=True).series):
             raise ValueError(
                 f"no row after the first {start:.0%} comes {show(gap)} after another: leave that gap out, or start "
                 "earlier."
             )
-    found: dict[float, list[dict[str, np.ndarray]]] = {gap: [] for gap in gaps}
-    for low, high in itertools.pairwise(edges):
-        rows = lambda share: [int(share * len(t)) for t in panel.times]
-        first, last = rows(low), rows(high)
-        known = _head(panel, first)
+    found: dict[float, list[Tested]] = {gap: [] for gap in gaps}
+    for low, high in itertools.pairwise(np.linspace(start, 1.0, folds + 1)):
+        known = _head(panel, _cut(marked, low))
         model, references = fit(known), References.fit(known, period)
+        starts, ends = (
+            _cut(marked, low, back=1),
+            _cut(marked, high, back=1),
+        )  # from the last row that is known on
         for gap in gaps:
-            starts = [row - 1 for row in first]
-            origins = find_origins(panel, gap, usual, starts, last, most, among, partial=partial(model))
-            if not len(origins.series):
-                continue
-            draws = draw(model, truncated(panel, origins), panel, origins)
-            truth = np.array([panel.values[i][e] for i, e in zip(origins.series, origins.end, strict=True)])
-            ours = {"crps": crps_of_draws(draws, truth), "coverage": inside_central(draws, truth)}
-            apart = _stretches(panel, origins, gap) + sum(len(part["stretch"]) for part in found[gap])
-            ours["stretch"] = np.repeat(apart[:, None], truth.shape[1], axis=1)
-            found[gap].append(ours | references.crps(panel, origins, gap))
-    return [
-        _score(name, c, show(gap), parts)
-        for gap, parts in found.items()
-        if parts
-        for c, name in enumerate(names)
-    ]
+            origins = find_origins(panel, gap, usual, starts, ends, most, marked, partial=partial(model))
+            if len(origins.series):
+                draws = draw(model, truncated(panel, origins), panel, origins)
+                found[gap].append(_tested(panel, origins, gap, draws, references))
+    return {gap: _joined(parts) for gap, parts in found.items() if parts}
+
+
+def _cut(marked: Sequence[np.ndarray], share: float, *, back: int = 0) -> list[int]:
+    """The row of each series that this share of its marked rows lie before, or the marked row `back` before it; their
+    number if all do."""
+    found = []
+    for some in marked:
+        rows = np.append(np.flatnonzero(some), len(some))
+        found.append(int(rows[max(int(share * (len(rows) - 1)) - back, 0)]))
+    return found
+
+
+def _tested(panel: Panel, origins: Origins, gap: float, draws, references: References) -> Tested:
+    pick = lambda arrays, rows: np.array([arrays[i][r] for i, r in zip(origins.series, rows, strict=True)])
+    truth = pick(panel.values, origins.end)
+    low, high = central_interval(draws, LEVEL)
+    return Tested(
+        series=origins.series,
+        origin=pick(panel.times, origins.start),
+        at=pick(panel.times, origins.end),
+        stretch=_stretches(panel, origins, gap),
+        truth=truth,
+        median=np.median(draws, axis=1),
+        low=low,
+        high=high,
+        scores={"crps": crps_of_draws(draws, truth)} | references.crps(panel, origins, gap),
+    )
+
+
+def _joined(parts: list[Tested]) -> Tested:
+    """One after the other; stretches of different fits are not the same."""
+    first = np.cumsum([0, *(part.stretch.max() + 1 for part in parts[:-1])])
+    parts = [part._replace(stretch=part.stretch + n) for part, n in zip(parts, first, strict=True)]
+    join = lambda of: np.concatenate([of(part) for part in parts])
+    scores = {name: join(lambda part, name=name: part.scores[name]) for name in parts[0].scores}
+    arrays = [join(lambda part, i=i: part[i]) for i in range(len(Tested._fields) - 1)]
+    return Tested(*arrays, scores=scores)
 
 
 def _head(panel: Panel, rows: Sequence[int]) -> Panel:
@@ -126,36 +184,37 @@ def _stretches(panel: Panel, origins: Origins, gap: float) -> np.ndarray:
     return np.unique(both, axis=0, return_inverse=True)[1].ravel()
 
 
-def _error_of_mean(values: np.ndarray, stretch: np.ndarray) -> float:
-    """The standard error of a mean of values that go together within a stretch (Liang and Zeger, 1986)."""
-    _, which = np.unique(stretch, return_inverse=True)
-    sums = np.bincount(which, values - values.mean())
-    number = len(sums)
-    return (
-        math.nan
-        if number < 2
-        else float(np.sqrt(np.square(sums).sum() * number / (number - 1)) / len(values))
-    )
+def summarise(
+    tested: dict[float, Tested], names: Sequence[str], show: Callable[[float], str]
+) -> list[GapScore]:
+    """The scores of each gap and channel."""
+    return [
+        _score(name, c, show(gap), forecasts)
+        for gap, forecasts in tested.items()
+        for c, name in enumerate(names)
+    ]
 
 
-def _score(name, channel, gap, parts) -> GapScore:
-    joined = {what: np.concatenate([part[what][:, channel] for part in parts]) for what in parts[0]}
-    # Not where the channel was not seen, or never before.
-    scored = ~np.isnan(np.stack(list(joined.values()))).any(axis=0)
-    mean = lambda what: float(joined[what][scored].mean()) if scored.any() else math.nan
+def _score(name: str, channel: int, gap: str, tested: Tested) -> GapScore:
+    some = tested.scored(channel)
+    scores = {of: each[some, channel] for of, each in tested.scores.items()}
+    inside, stretch = tested.inside[some, channel], tested.stretch[some]
+    mean = lambda numbers: float(numbers.mean()) if len(numbers) else math.nan
+    best = scores[min(BASELINES, key=lambda of: mean(scores[of]))]
+    relative = ratio_of_means(scores["crps"], best, stretch) if some.any() else (math.nan, math.nan)
     return GapScore(
         channel=name,
         gap=gap,
-        forecasts=int(scored.sum()),
-        crps=mean("crps"),
-        coverage=mean("coverage"),
-        coverage_error=_error_of_mean(joined["coverage"][scored], joined["stretch"][scored])
-        if scored.any()
-        else math.nan,
-        persistence=mean("persistence"),
-        random_walk=mean("random_walk"),
-        ornstein_uhlenbeck=mean("ornstein_uhlenbeck"),
-        seasonal=mean("seasonal") if "seasonal" in parts[0] else None,
+        forecasts=int(some.sum()),
+        crps=mean(scores["crps"]),
+        coverage=mean(inside),
+        coverage_error=error_of_mean(inside, stretch) if some.any() else math.nan,
+        persistence=mean(scores["persistence"]),
+        random_walk=mean(scores["random_walk"]),
+        ornstein_uhlenbeck=mean(scores["ornstein_uhlenbeck"]),
+        seasonal=mean(scores["seasonal"]) if "seasonal" in scores else None,
+        relative=relative[0],
+        relative_error=relative[1],
     )
 
 

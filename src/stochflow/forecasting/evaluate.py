@@ -1,11 +1,15 @@
 """Putting a fitted model to the test, row by row."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import jax.random as jr
 import numpy as np
 
 from ..metrics import FORECAST_SCORES
+from .backtest import Tested, backtest, rows_among
 from .frames import Panel
-from .model import Fitted
+from .model import Fitted, Table
 from .origins import Origins, find_origins, truncated
 
 # Rows of each series that are scored at the most.
@@ -43,6 +47,39 @@ def score_rows(
         return float(-fitted.model.log_prob(fitted.model.past(known), truth, at, future).mean())
     draws = draw_origins(fitted, known, panel, origins, samples=samples, seed=seed)
     return float(FORECAST_SCORES[metric](draws, truth))
+
+
+def backtest_table(
+    table: Table,
+    fit: Callable[[Panel], Fitted],
+    *,
+    gaps: Sequence[Any],
+    folds: int,
+    start: float,
+    origins: int,
+    samples: int,
+    period: Any,
+    among: Panel | None,
+    seed: int,
+) -> dict[float, Tested]:
+    """The back-test of a table, with lengths of time as the user wrote them."""
+    panel, _, axis, _, _ = table
+    lengths = [axis.length(gap, "gaps") for gap in gaps]
+    if len(set(lengths)) < len(lengths):
+        raise ValueError(f"`gaps` must differ; got {list(gaps)!r}, of which two are as long.")
+    return backtest(
+        fit,
+        lambda fitted, known, panel, at: draw_origins(fitted, known, panel, at, samples=samples, seed=seed),
+        panel,
+        gaps=lengths,
+        show=axis.show_length,
+        folds=folds,
+        start=start,
+        most=origins,
+        period=None if period is None else axis.length(period, "period"),
+        among=None if among is None else rows_among(panel, among),
+        partial=lambda fitted: fitted.model.reads_partial,
+    )
 
 
 def _ends(arrays, origins: Origins) -> np.ndarray:

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import time as clock
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.random as jr
 import numpy as np
@@ -13,12 +13,11 @@ from ..laws import Support
 from ..metrics import inside_central
 from .direct import DirectPlan, fit_direct
 from .evaluate import draw_origins
-from .frames import Columns, Panel
+from .frames import Panel
 from .latent import fit_latent_model
 from .learn import Check, LearnConfig
-from .model import AbstractModel, Fitted
+from .model import AbstractModel, Fitted, Table
 from .origins import Origins, find_origins, truncated
-from .times import TimeAxis
 from .units import make_support
 
 KINDS = ("auto", "flow", "latent")
@@ -46,16 +45,6 @@ class ForecasterConfig(LearnConfig):
         super().__post_init__()
         for name, known in (("kind", KINDS), ("scaling", SCALINGS)):
             self._require(name, getattr(self, name) in known, f"one of {', '.join(known)}")
-
-
-class Table(NamedTuple):
-    """The series of a data frame, and how to get back to one."""
-
-    panel: Panel
-    columns: Columns
-    axis: TimeAxis
-    names: tuple[str, ...]
-    frame: str
 
 
 def fit_table(

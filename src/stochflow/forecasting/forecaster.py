@@ -12,12 +12,21 @@ import numpy as np
 
 from ..training.config import check_progress, checked_path
 from .arguments import Seed, checked_seed, count, seed_of
-from .backtest import backtest, check_backtest, rows_among
-from .evaluate import draw_origins, score_rows
-from .fitting import ForecasterConfig, Table, fit_table
+from .backtest import check_backtest, summarise
+from .evaluate import backtest_table, score_rows
+from .fitting import ForecasterConfig, fit_table
 from .frames import Columns, Panel, as_frame, find_columns, read_panel
-from .model import Fitted, Past
-from .outputs import between_frame, check_request, filled_frame, sample_frame, score_frame, summary_frame
+from .model import Fitted, Past, Table
+from .outputs import (
+    between_frame,
+    check_forecasts,
+    check_request,
+    filled_frame,
+    forecast_frame,
+    sample_frame,
+    score_frame,
+    summary_frame,
+)
 from .requests import forecast_times, known_ahead
 from .times import read_times
 from .units import check_support
@@ -336,6 +345,7 @@ class Forecaster:
         samples: int = 200,
         period: Any = None,
         among: Any = None,
+        return_forecasts: bool = False,
         random_state: Seed = None,
         **columns: Any,
     ) -> Any:
@@ -343,42 +353,36 @@ class Forecaster:
         exact Ornstein–Uhlenbeck fit and, with a `period`, the value of a season ago.
 
         The first fit sees the share `start` of each series; the rest is cut into `folds` stretches, before each of
-        which everything is fitted anew. `columns` as for `fit`. `among` is a frame with some of the rows of `df`:
-        forecasts then start and end there, though all rows are read; so two tables of rows can be held against each
-        other on the same forecasts. This forecaster itself is left as it is.
+        which everything is fitted anew. `columns` as for `fit`. This forecaster itself is left as it is.
+
+        - `among`: a frame with some of the rows of `df`. Stretches are cut, and forecasts start and end, as if there
+            were no others, though all rows are read: so two tables of rows are held against each other on the same
+            forecasts.
+        - `return_forecasts`: a second frame too, with a row a forecast and channel: the last time that was known
+            (`origin`), the time that was forecast, what came (`value`), median and central 90 %, the CRPS of all laws,
+            and `stretch`, the same for forecasts that overlap.
         """
         gaps = list(gaps) if isinstance(gaps, Iterator) else gaps
         check_backtest(gaps, folds, start, origins)
         _require_columns(columns)
-        config, seed, samples = (
-            self._config(),
-            seed_of(random_state, self.random_state),
-            count(samples, least=2),
-        )
-        table = _read_table(df, **columns)
-        panel, _, axis, names, _ = table
-        fit = lambda known: self._fit_table(table._replace(panel=known), config)
-        draw = lambda fitted, known, panel, at: draw_origins(
-            fitted, known, panel, at, samples=samples, seed=seed
-        )
-        lengths = [axis.length(gap, "gaps") for gap in gaps]
-        if len(set(lengths)) < len(lengths):
-            raise ValueError(f"`gaps` must differ; got {list(gaps)!r}, of which two are as long.")
-        scores = backtest(
-            fit,
-            draw,
-            panel,
-            gaps=lengths,
-            show=axis.show_length,
-            names=names,
+        config, seed = self._config(), seed_of(random_state, self.random_state)
+        table, frame = _read_table(df, **columns), as_frame(df)
+        if return_forecasts:
+            check_forecasts(table.columns, seasonal=period is not None)
+        tested = backtest_table(
+            table,
+            lambda known: self._fit_table(table._replace(panel=known), config),
+            gaps=gaps,
             folds=folds,
             start=start,
-            most=origins,
-            period=None if period is None else axis.length(period, "period"),
-            partial=lambda fitted: fitted.model.reads_partial,
-            among=None if among is None else rows_among(panel, _read_table(among, **columns).panel),
+            origins=origins,
+            samples=count(samples, least=2),
+            period=period,
+            among=None if among is None else _read_table(among, **columns).panel,
+            seed=seed,
         )
-        return score_frame(scores, as_frame(df))
+        scores = score_frame(summarise(tested, table.names, table.axis.show_length), frame)
+        return (scores, forecast_frame(tested, table, frame)) if return_forecasts else scores
 
     def plot(
         self,

@@ -78,6 +78,16 @@ class AbstractModel(eqx.Module):
         """The log-density of one later row of each series, in one step."""
 
 
+class Table(NamedTuple):
+    """The series of a data frame, and how to get back to one."""
+
+    panel: Panel
+    columns: Columns
+    axis: TimeAxis
+    names: tuple[str, ...]
+    frame: str
+
+
 class Fitted(NamedTuple):
     """All that a fitted forecaster knows."""
 

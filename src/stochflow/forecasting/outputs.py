@@ -7,8 +7,10 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from .backtest import GapScore
+from ..metrics import quantiles_of_draws
+from .backtest import BASELINES, GapScore, Tested
 from .frames import Columns, Panel, write_frame
+from .model import Table
 
 DEFAULT_INTERVAL = 0.9
 CENTRAL = (0.05, 0.95)
@@ -46,7 +48,7 @@ def summary_frame(draws, ids, at, names, columns, axis, like, quantiles, interva
     levels = _levels(quantiles, interval)
     out = _id_and_time(ids, at, 1, columns, axis, like)
     for i, name in enumerate(names):
-        found = np.quantile(draws[..., i].astype(np.float64), list(levels.values()), axis=1)
+        found = quantiles_of_draws(draws[..., i].astype(np.float64), [*levels.values()], axis=1)
         for (ending, _), column in zip(levels.items(), found, strict=True):
             out[name + ending] = column.reshape(-1).copy()
     return write_frame(out, like)
@@ -118,7 +120,7 @@ def filled_frame(
         for c, name in enumerate(names):
             empty = np.isnan(x[rows, c])
             places = panel.rows[i][rows[empty]]
-            found = np.quantile(drawn[:, empty, c], [0.5, *CENTRAL], axis=0)
+            found = quantiles_of_draws(drawn[:, empty, c], [0.5, *CENTRAL], axis=0)
             ends[name][places], low[name][places], high[name][places] = found
     made = {name: frame[name] for name in frame.columns}
     for name in names:
@@ -140,7 +142,7 @@ def between_frame(
             drawn = draw(i, at)
             ids += [panel.ids[i]] * len(at)
             times.append(at)
-            rows.append(np.quantile(drawn, [0.5, *CENTRAL], axis=0))
+            rows.append(quantiles_of_draws(drawn, [0.5, *CENTRAL], axis=0))
     if not ids:
         raise ValueError(
             "`times` must lie between the first and the last complete row of a series; none does."
@@ -162,4 +164,45 @@ def score_frame(scores: list[GapScore], like: nw.DataFrame) -> Any:
     columns = {name: [getattr(score, name) for score in scores] for name in names}
     if scores[0].seasonal is None:
         del columns["seasonal"]
-    return write_frame(columns | {"relative": [score.relative for score in scores]}, like)
+    return write_frame(columns, like)
+
+
+# Of each forecast of a back-test, beside the columns of its series and time.
+FORECAST = ("channel", "gap", "origin", "stretch", "value", "median", "lo90", "hi90", "crps")
+
+
+def check_forecasts(columns: Columns, *, seasonal: bool) -> None:
+    """Before anything is fitted: no two columns of the frame below have one name."""
+    named = [column for column in (columns.id, columns.time) if column is not None]
+    _require_apart([*named, *FORECAST, *BASELINES, *(["seasonal"] if seasonal else [])])
+
+
+def forecast_frame(tested: dict[float, Tested], table: Table, like: nw.DataFrame) -> Any:
+    """A row a forecast and channel that was seen: what was said, what came, and the scores."""
+    panel, columns, axis, names, _ = table
+    parts: dict[str, list[Any]] = {}
+    for gap, some in tested.items():
+        for c, name in enumerate(names):
+            seen = np.flatnonzero(~np.isnan(some.truth[:, c]))
+            of_channel = {"value": some.truth, "median": some.median, "lo90": some.low, "hi90": some.high}
+            found = {
+                "series": some.series[seen],
+                "at": some.at[seen],
+                "channel": np.full(len(seen), name, object),
+                "gap": np.full(len(seen), axis.show_length(gap), object),
+                "origin": some.origin[seen],
+                "stretch": some.stretch[seen],
+            } | {
+                of: numbers[seen, c].astype(np.float64) for of, numbers in (of_channel | some.scores).items()
+            }
+            for of, column in found.items():
+                parts.setdefault(of, []).append(column)
+    joined = {of: np.concatenate(each) for of, each in parts.items()}
+    series, at = joined.pop("series"), joined.pop("at")
+    out: dict[str, Any] = {}
+    if columns.id is not None:
+        out[columns.id] = _id_column(columns.id, [panel.ids[i] for i in series], like)
+    out[columns.time] = axis.write(columns.time, at, like.implementation)
+    out |= {of: joined[of] for of in ("channel", "gap")}
+    out["origin"] = axis.write("origin", joined["origin"], like.implementation)
+    return write_frame(out | {of: each for of, each in joined.items() if of not in out}, like)

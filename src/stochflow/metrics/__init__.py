@@ -21,13 +21,21 @@ from .consistency import (
     consistency_bound as consistency_bound,
     consistency_error as consistency_error,
 )
-from .estimates import Estimate as Estimate, mean_and_se as mean_and_se
+from .estimates import (
+    Estimate as Estimate,
+    error_of_mean as error_of_mean,
+    mean_and_se as mean_and_se,
+    ratio_of_means as ratio_of_means,
+)
 from .flops import SampleFlops as SampleFlops, flops as flops, flops_per_sample as flops_per_sample
 from .forecasts import (
     FORECAST_SCORES as FORECAST_SCORES,
+    LEVEL as LEVEL,
+    central_interval as central_interval,
     crps_of_draws as crps_of_draws,
     crps_of_normal as crps_of_normal,
     inside_central as inside_central,
+    quantiles_of_draws as quantiles_of_draws,
     variogram_score as variogram_score,
 )
 from .kde import (

@@ -1,11 +1,12 @@
 """What every metric hands back: a number and how well it is known."""
 
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 AnyArray = jax.Array | np.ndarray
 
@@ -23,3 +24,24 @@ def mean_and_se(values: Float[AnyArray, " n"]) -> Estimate:
         raise ValueError(f"`values` must hold at least two numbers; got {values.shape[0]}.")
     values = jnp.asarray(values)
     return Estimate(values.mean(), values.std(ddof=1) / jnp.sqrt(values.shape[0]))
+
+
+def error_of_mean(values: Float[np.ndarray, " n"], group: Int[np.ndarray, " n"]) -> float:
+    """The standard error of a mean of values that go together within a group (Liang and Zeger, 1986); NaN for fewer
+    than two groups."""
+    _, which = np.unique(group, return_inverse=True)
+    sums = np.bincount(which, values - values.mean())
+    number = len(sums)
+    if number < 2:
+        return math.nan
+    return float(np.sqrt(np.square(sums).sum() * number / (number - 1)) / len(values))
+
+
+def ratio_of_means(
+    above: Float[np.ndarray, " n"], below: Float[np.ndarray, " n"], group: Int[np.ndarray, " n"]
+) -> tuple[float, float]:
+    r"""$R = \bar a/\bar b$ of pairs $(a_i, b_i)$ that go together within a group, and its standard error: to first
+    order that of the mean of $(a_i - R\,b_i)/\bar b$. What both have in common drops
+    out."""
+    ratio = float(above.mean() / below.mean())
+    return ratio, error_of_mean((above - ratio * below) / below.mean(), group)

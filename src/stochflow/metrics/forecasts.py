@@ -4,7 +4,7 @@ nothing was seen and nothing is scored.
 Host arrays in double precision, of any number of forecasts: nothing here is compiled for a shape, but the energy score.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -39,9 +39,20 @@ def crps_of_normal(mean: np.ndarray, std: np.ndarray, truth: np.ndarray) -> np.n
     return std * (z * below + 2 * density - 1 / SQRT_PI)
 
 
+def quantiles_of_draws(draws: np.ndarray, levels: Sequence[float], *, axis: int) -> np.ndarray:
+    """Quantiles of the law that draws are from, levels in front: below that of level $p$ the next draw lies with
+    probability $p$, whatever the law (ranks over $n + 1$; the outermost draw beyond $1/(n+1)$ of either end)."""
+    return np.quantile(draws, list(levels), axis=axis, method="weibull")
+
+
+def central_interval(draws: Draws, level: float = LEVEL) -> Float[np.ndarray, "2 n dim"]:
+    """The ends of the central interval of this probability."""
+    return quantiles_of_draws(draws, [(1 - level) / 2, (1 + level) / 2], axis=1)
+
+
 def inside_central(draws: Draws, truth: Truth, level: float = LEVEL) -> Float[np.ndarray, "n dim"]:
     """One where the truth lies within the central interval of this probability, and zero elsewhere."""
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=1)
+    low, high = central_interval(draws, level)
     return np.where(np.isnan(truth), np.nan, (truth >= low) & (truth <= high))
 
 
