@@ -258,7 +258,9 @@ def test_quantiles_and_intervals_are_those_of_the_draws(quick):
     central = quick.predict(**ask, interval=0.8)
     assert list(levels.columns[2:]) == ["price_q0.1", "price_q0.5", "x_q0.1", "x_q0.5"]
     drawn = draws.groupby(["name", "when"])["price"]
-    assert np.allclose(levels["price_q0.1"], drawn.min())  # of six draws: the next lies below it once in seven
+    assert np.allclose(
+        levels["price_q0.1"], drawn.min()
+    )  # of six draws: the next lies below it once in seven
     assert np.allclose(levels["price_q0.5"], drawn.median())
     assert np.array_equal(central["price_lo80"], levels["price_q0.1"])
     assert np.array_equal(central["price"], levels["price_q0.5"])
