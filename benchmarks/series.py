@@ -126,10 +126,17 @@ def over(rows: pd.DataFrame, beside: pd.DataFrame) -> pd.DataFrame:
 
 def within(row: dict) -> str:
     """The share within 90 % intervals, with the standard error of as many stretches as lie apart."""
-    error = (
-        f" ± {100 * row['coverage_error']:.1f}" if "coverage_error" in row else ""
-    )  # files of before have none
-    return f"{row['coverage']:.1%}{error}"
+    return f"{row['coverage']:.1%} ± {100 * row['coverage_error']:.1f}"
+
+
+def relative(row: dict) -> str:
+    """The CRPS over that of the best baseline, with such an error."""
+    return f"{row['relative']:.3f} ± {row['relative_error']:.3f}"
+
+
+def worse(row: dict) -> str:
+    """The CRPS over that of a forecaster with all rows, with such an error."""
+    return f"{row['worse']:.3f} ± {row['worse_error']:.3f}"
 
 
 def markdown(found: dict) -> str:
@@ -143,15 +150,17 @@ def markdown(found: dict) -> str:
         "random walk",
         "Ornstein–Uhlenbeck",
         "relative",
-        "within",
     ]
-    lines = ["| " + " | ".join(heads).replace("within", "within 90 %") + " |", "|---" * len(heads) + "|"]
+    halved = "worse" in found["scores"][0]
+    heads += ["within 90 %", "over all rows'"] if halved else ["within 90 %"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for row in found["scores"]:
         numbers = (
             f"{row[name]:.4g}" for name in ("crps", "persistence", "random_walk", "ornstein_uhlenbeck")
         )
-        cells = row["channel"], row["gap"], row["forecasts"], *numbers, f"{row['relative']:.3f}"
-        lines.append("| " + " | ".join(map(str, cells)) + f" | {within(row)} |")
+        cells = [row["channel"], row["gap"], row["forecasts"], *numbers, relative(row), within(row)]
+        cells += [worse(row)] if halved else []
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
 
 
@@ -190,12 +199,8 @@ def main() -> None:
                     f"  {row['channel']:>5} {row['gap']:>6}  {row['forecasts']:>5} forecasts  CRPS {row['crps']:.4f}  "
                     f"persistence {row['persistence']:.4f}  walk {row['random_walk']:.4f}  "
                     f"OU {row['ornstein_uhlenbeck']:.4f}  "
-                    f"relative {row['relative']:.3f} ± {row['relative_error']:.3f}  within 90 % {within(row)}"
-                    + (
-                        f"  over all rows' {row['worse']:.3f} ± {row['worse_error']:.3f}"
-                        if "worse" in row
-                        else ""
-                    ),
+                    f"relative {relative(row)}  within 90 % {within(row)}"
+                    + (f"  over all rows' {worse(row)}" if "worse" in row else ""),
                     flush=True,
                 )
             if given.out is not None:

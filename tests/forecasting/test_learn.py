@@ -1,5 +1,8 @@
 """What is learnt: without folds as with them, covariates at the end of the gap, and channels that are missing."""
 
+import copy
+import pickle
+
 import jax
 import jax.random as jr
 import numpy as np
@@ -105,6 +108,13 @@ def test_a_latent_flow_forecasts_and_fills_in(latent, partly_seen, tmp_path):
     again = Forecaster.load(tmp_path / "it")
     assert again.predict(partly_seen, **ask).equals(said)
     assert again.predict(**ask).equals(said)
+
+
+@pytest.mark.parametrize("copied", [lambda it: pickle.loads(pickle.dumps(it)), copy.deepcopy])
+def test_a_latent_flow_can_be_pickled_and_copied(copied, latent):
+    """As joblib does it, to bring a fitted forecaster home from another process."""
+    ask = {"horizon": 1.0, "every": 0.5, "samples": 3, "random_state": 4}
+    pd.testing.assert_frame_equal(copied(latent).predict(**ask), latent.predict(**ask), check_exact=True)
 
 
 def test_a_longer_series_does_not_change_what_a_latent_flow_says_of_others(latent, partly_seen):

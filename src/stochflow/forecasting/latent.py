@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
 from ..data import Trajectories
 from ..inference import impute_latent
+from ..io import pack, unpack
 from ..latent import ObservedFlow, Series, latent_flow
 from ..laws import Support
 from ..laws.transformed import within
@@ -54,6 +55,10 @@ class LatentModel(AbstractModel):
 
     def __init__(self, flow: ObservedFlow, support: Support, horizon: float):
         self.flow, self.support, self.horizon = flow, support, horizon
+
+    def __reduce__(self):
+        """As a model file has it: the networks of Equinox hold functions that cannot be pickled."""
+        return _unpacked, (*pack({"flow": self.flow, "support": self.support}), self.horizon)
 
     @property
     def own_scale(self) -> bool:
@@ -199,6 +204,10 @@ def _log_prob(model, starts, ends, keys, steps):
         return logsumexp(each) - jnp.log(LOG_DRAWS) - volume
 
     return jax.vmap(one)(starts, ends, keys)
+
+
+def _unpacked(spec: dict[str, Any], arrays: dict[str, np.ndarray], horizon: float) -> LatentModel:
+    return LatentModel(**unpack(spec, arrays), horizon=horizon)
 
 
 def _line(support: Support, values: np.ndarray) -> np.ndarray:
