@@ -12,18 +12,21 @@ import json
 import os
 import time
 from pathlib import Path
+from statistics import NormalDist
 
 import jax
 import numpy as np
 import pandas as pd
 
 from stochflow import Forecaster
-from stochflow.metrics import ratio_of_means
+from stochflow.metrics import LEVEL, ratio_of_means
 
 # Refits as `Forecaster.backtest` has them by default; origins of each series in all, evenly over them.
 REFITS, START, ORIGINS, SEED = 4, 0.6, 800, 0
 # Of the CPU, as the commands have them.
 DEVICES = 2
+# Where the share of what came within central 90 % intervals should lie.
+BAND = (0.86, 0.94)
 KILOMETRES_PER_DEGREE, LATITUDE = 111.2, 67.0
 
 
@@ -164,6 +167,21 @@ def markdown(found: dict) -> str:
     return "\n".join(lines)
 
 
+def outside(results: list[dict]) -> str:
+    """How many shares of all rows' forecasts lie outside of the band, and how many would if nothing but chance moved
+    them away from 90 %, with the errors that they have."""
+    rows = [row for found in results if found["keep"] == 1 for row in found["scores"]]
+    out = [row for row in rows if not BAND[0] <= row["coverage"] <= BAND[1]]
+    normal = [NormalDist(LEVEL, max(row["coverage_error"], 1e-9)) for row in rows]
+    alone = [1 - law.cdf(BAND[1]) + law.cdf(BAND[0]) for law in normal]
+    named = ", ".join(f"{row['channel']} {row['gap']} {within(row)}" for row in out) or "none"
+    return (
+        f"{len(rows) - len(out)} of {len(rows)} shares lie within {BAND[0]:.0%} to {BAND[1]:.0%}; outside: {named}. By "
+        f"chance alone {sum(alone):.1f} would, and all would lie within with a probability of "
+        f"{np.prod([1 - each for each in alone]):.0%}."
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=SERIES, action="append")
@@ -181,8 +199,10 @@ def main() -> None:
     parser.add_argument("--show", type=Path, help="print the tables of such a file, and do nothing else")
     given = parser.parse_args()
     if given.show is not None:
-        for found in json.loads(given.show.read_text())["results"]:
+        kept = json.loads(given.show.read_text())["results"]
+        for found in kept:
             print(f"\n{found['series']}, {found['rows']} of {found['of']} rows\n\n{markdown(found)}")
+        print(f"\n{outside(kept)}")
         return
     jax.config.update("jax_num_cpu_devices", DEVICES)
     folder = Path(os.environ["STOCHFLOW_DATA"])
