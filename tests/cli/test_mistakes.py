@@ -147,6 +147,13 @@ def test_another_flag_for_a_file_is_named(tmp_path, monkeypatch, capsys):
     assert f"{tmp_path} is a folder; choose another --forecasts, with a file name." in _error(capsys)
 
 
+def test_two_tables_are_not_written_to_one_file(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "both.csv"
+    ask = ["evaluate", "no-rows.csv", "--gaps", "1d", "--forecasts", out, "--out", out]
+    assert _run(monkeypatch, *ask) == 1
+    assert f"--out and --forecasts must be different files; both are {out}." in _error(capsys)
+
+
 def test_asking_whether_a_folder_can_be_made_makes_nothing(tmp_path, monkeypatch):
     assert _run(monkeypatch, "reproduce", "lorenz-missing", "--only", "x", "--out", tmp_path / "a" / "b") == 2
     assert not list(tmp_path.iterdir())

@@ -54,6 +54,18 @@ def test_a_flow_that_is_believed_is_itself(flow, getkey):
     )
 
 
+def test_channels_that_go_together_are_as_wide_as_the_simple_process(getkey):
+    """Where nothing of the noise is the flow's, each channel by itself is that of the process, correlated or not."""
+    key = getkey()
+    law = StochasticFlow(2, cond_dim=3, layers=0, correlated=True, width=8, key=key)
+    flow = LocalFlow(shaken(law, key), jnp.ones(2)).corrected(correction(0.0, 0.0, 1.0, 0.0))
+    x_s, u, keys = jr.normal(getkey(), (2,)), jr.normal(getkey(), (5,)), jr.split(getkey(), 20_000)
+    draws = eqx.filter_jit(jax.vmap(lambda key: flow.sample(x_s, 0.0, 0.4, u, key=key)))(keys)
+    assert abs(np.corrcoef(np.transpose(draws))[0, 1]) > 0.3
+    exact = NOISE * jnp.sqrt((1 - jnp.exp(-2 * RATE * 0.4)) / (2 * RATE))
+    assert np.allclose(draws.std(axis=0), exact, rtol=4 / np.sqrt(2 * 20_000))
+
+
 def test_in_one_dimension_the_width_is_between_that_of_both(getkey):
     key = getkey()
     law = StochasticFlow(1, cond_dim=2, layers=0, coupling="spline", tails=True, width=8, key=key)

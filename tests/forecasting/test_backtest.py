@@ -160,6 +160,11 @@ def test_a_stretch_is_of_one_series_and_as_long_as_the_gap(panel):
         assert len(set(origins.series[stretch == number])) == 1
         assert np.ptp(starts[stretch == number]) <= 1.0
     assert 16 <= len(np.unique(stretch)) <= 26  # two series of about nine gaps each
+    # Neighbours in number are neighbours in time, and of one series.
+    assert stretch[origins.series == 1].min() - stretch[origins.series == 0].max() > 1
+    for i in range(2):
+        mine = origins.series == i
+        assert np.array_equal(np.floor(starts[mine] - panel.times[i][0]), stretch[mine] - stretch[mine].min())
 
 
 def test_no_gap_so_long_no_origin(panel):
@@ -205,7 +210,7 @@ def _forecasts_of(panel, among=None):
         fits.append([t[-1] for t in known.times])
         return None
 
-    draw = lambda model, known, panel, origins: RNG.normal(size=(len(origins.series), 20, 1))
+    draw = lambda model, known, panel, at: RNG.normal(size=(len(at.series), 20, panel.values[0].shape[1]))
     found = backtest(
         fit,
         draw,
@@ -227,8 +232,8 @@ def test_a_table_and_a_part_of_it_are_tested_on_the_same_forecasts():
     frame = ou_frame(400, series=2)
     part = frame.sample(frac=0.5, random_state=1).sort_index()
     whole, few = _panel(frame), _panel(part)
-    among = rows_among(whole, few)
-    assert [mask.sum() for mask in among] == [len(t) for t in few.times]
+    among = rows_among(whole, few, str)
+    assert [mask.sum() for mask in among.marked] == [len(t) for t in few.times]
     (all_rows, fits), (some_rows, fits_of_few) = _forecasts_of(whole, among), _forecasts_of(few)
     assert all_rows == some_rows
     assert all(len(rows) > 40 for rows in all_rows.values())
@@ -240,8 +245,38 @@ def test_a_table_and_a_part_of_it_are_tested_on_the_same_forecasts():
 
 
 def test_a_back_test_without_a_part_is_one_among_all_rows(panel):
-    marked = [np.ones(len(t), bool) for t in panel.times]
-    assert _forecasts_of(panel) == _forecasts_of(panel, marked)
+    assert _forecasts_of(panel) == _forecasts_of(panel, rows_among(panel, panel, str))
+
+
+def test_a_part_may_lack_channels_and_series():
+    frame = ou_frame(200, series=2)
+    frame["z"] = frame["y"] + 1.0
+    part = frame[frame["unique_id"] == "s0"].copy()
+    part.loc[part.index % 4 == 1, "y"] = np.nan
+    read = lambda df: read_panel(as_frame(df), find_columns(as_frame(df), values=["y", "z"]))[0]
+    whole, few = read(frame), read(part)
+    (all_rows, fits), (some_rows, _) = _forecasts_of(whole, rows_among(whole, few, str)), _forecasts_of(few)
+    assert all_rows == some_rows
+    # Nothing is known of the other series beyond the share that each fit sees.
+    shares = [np.searchsorted(whole.times[1], last[1], side="right") / 200 for last in fits]
+    assert np.allclose(shares, [0.5, 2 / 3, 5 / 6], atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"unique_id": "s7"}, r"it has series 's7', which `df` has not"),
+        ({"ds": lambda df: df["ds"] + 1e-3}, r"its row of series 's0' at .* is not there"),
+        ({"y": lambda df: 100 * df["y"]}, r"its row of series 's0' at .* has other values"),
+        ({"ds": pd.Timestamp("2024-01-01")}, "time"),
+    ],
+)
+def test_a_part_that_is_none_is_named(change, words, monkeypatch):
+    monkeypatch.setattr(Forecaster, "_fit_table", lambda *_: pytest.fail("it was fitted"))
+    frame = ou_frame(40, series=2)
+    some = frame.iloc[[3]] if "ds" in change and not callable(change["ds"]) else frame.iloc[::2]
+    with pytest.raises(ValueError, match=words):
+        Forecaster().backtest(frame, gaps=[1.0], among=some.assign(**change))
 
 
 def test_a_row_a_forecast_tells_what_the_table_sums_up():

@@ -185,6 +185,8 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """A rolling-origin back-test beside persistence and an exact Ornstein–Uhlenbeck fit."""
+    if out is not None and forecasts is not None and out.absolute() == forecasts.absolute():
+        raise ValueError(f"--out and --forecasts must be different files; both are {out}.")
     frame = read_rows(data, time, time_format, names=(id, channel))
     forecaster = Forecaster(
         **dataclasses.asdict(config),

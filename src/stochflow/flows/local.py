@@ -210,11 +210,12 @@ class LocalFlow(AbstractTransition):
         return noise, hold_log_prob(at_rest, x_s, x_t, log_prob - log_size.sum())
 
     def _width(self, base: Base) -> Float[Array, " dim"]:
-        """How wide the central 90 % of each channel are, the noise of the others being zero; a normal law's are one."""
+        """How wide the central 90 % of each channel are, put together from what each number of the noise moves, in
+        squares; a normal law's of one are one."""
         ends = NORMAL_95 * jnp.eye(self.dim, dtype=base.std.dtype)
         at = jax.vmap(lambda noise: self.law.stack.forward(noise, base)[0])(jnp.concatenate([ends, -ends]))
-        apart = jnp.diagonal(at[: self.dim] - at[self.dim :]) / (2 * NORMAL_95)
-        return jnp.maximum(apart, NARROWEST * base.std)
+        apart = jnp.square((at[: self.dim] - at[self.dim :]) / (2 * NORMAL_95)).sum(axis=0)
+        return jnp.maximum(jnp.sqrt(apart), NARROWEST * base.std)
 
     def centred(self, base: Base) -> Base:
         """The base such that noise of zero goes to what was its mean: splines shape the noise and move it nowhere. So

@@ -62,7 +62,7 @@ class GapScore:
     `relative` is the CRPS over that of the best of three baselines: the last value with the noise of earlier moves over
     that gap (`persistence`) or with that of a random walk, and an Ornstein–Uhlenbeck process. `coverage_error` and
     `relative_error` are standard errors: forecasts that overlap say the same thing again, so those of one stretch of
-    the gap count as one.
+    the gap count as one, and neighbouring stretches as akin.
     """
 
     channel: str
@@ -93,7 +93,7 @@ def backtest(
     start: float,
     most: int,
     period: float | None,
-    among: Sequence[np.ndarray] | None = None,
+    among: "Among | None" = None,
     partial: Callable[[Any], bool] = lambda model: False,
 ) -> dict[float, Tested]:
     """Fit on what lies before, forecast what comes after, `folds` times further on each time; by gap.
@@ -101,10 +101,11 @@ def backtest(
     The first fit sees the share `start` of the rows of each series; the rest is cut into `folds` stretches of rows, and
     before each of them forecaster and baselines are fitted anew. Origins lie in the stretch, at most `most` of each
     series; what they are checked against may lie beyond it. Both are complete unless the model reads other rows, as
-    `partial` says. If `among` marks some rows, stretches are cut, and origins chosen, as if there were no others: so a
-    table and a part of it are held against each other on the same forecasts, from fits as early.
+    `partial` says. With `among`, a part of the panel, stretches are cut, and origins and what they are checked against
+    chosen, as if there were nothing else: so a table and a part of it are held against each other on the same
+    forecasts, from fits as early.
     """
-    marked = [np.ones(len(t), bool) for t in panel.times] if among is None else among
+    shown, marked = (panel, [np.ones(len(t), bool) for t in panel.times]) if among is None else among
     rows_of = [t[some] for t, some in zip(panel.times, marked, strict=True)]
     between = np.concatenate([np.diff(t) for t in rows_of])
     if not len(between):
@@ -112,7 +113,7 @@ def backtest(
     usual = float(np.median(between))
     for gap in gaps:
         starts, ends = _cut(marked, start, back=1), [len(t) for t in panel.times]
-        if not len(find_origins(panel, gap, usual, starts, ends, most, marked, partial=True).series):
+        if not len(find_origins(shown, gap, usual, starts, ends, most, marked, partial=True).series):
             raise ValueError(
                 f"no row after the first {start:.0%} comes {show(gap)} after another: leave that gap out, or start "
                 "earlier."
@@ -126,26 +127,28 @@ def backtest(
             _cut(marked, high, back=1),
         )  # from the last row that is known on
         for gap in gaps:
-            origins = find_origins(panel, gap, usual, starts, ends, most, marked, partial=partial(model))
+            origins = find_origins(shown, gap, usual, starts, ends, most, marked, partial=partial(model))
             if len(origins.series):
                 draws = draw(model, truncated(panel, origins), panel, origins)
-                found[gap].append(_tested(panel, origins, gap, draws, references))
+                found[gap].append(_tested(panel, shown, origins, gap, draws, references))
     return {gap: _joined(parts) for gap, parts in found.items() if parts}
 
 
 def _cut(marked: Sequence[np.ndarray], share: float, *, back: int = 0) -> list[int]:
     """The row of each series that this share of its marked rows lie before, or the marked row `back` before it; their
-    number if all do."""
+    number if all do. A series without any is cut by all of its rows."""
     found = []
     for some in marked:
-        rows = np.append(np.flatnonzero(some), len(some))
+        rows = np.append(np.flatnonzero(some if some.any() else np.ones_like(some)), len(some))
         found.append(int(rows[max(int(share * (len(rows) - 1)) - back, 0)]))
     return found
 
 
-def _tested(panel: Panel, origins: Origins, gap: float, draws, references: References) -> Tested:
+def _tested(
+    panel: Panel, shown: Panel, origins: Origins, gap: float, draws, references: References
+) -> Tested:
     pick = lambda arrays, rows: np.array([arrays[i][r] for i, r in zip(origins.series, rows, strict=True)])
-    truth = pick(panel.values, origins.end)
+    truth = pick(shown.values, origins.end)
     low, high = central_interval(draws, LEVEL)
     return Tested(
         series=origins.series,
@@ -161,9 +164,7 @@ def _tested(panel: Panel, origins: Origins, gap: float, draws, references: Refer
 
 
 def _joined(parts: list[Tested]) -> Tested:
-    """One after the other; stretches of different fits are not the same."""
-    first = np.cumsum([0, *(part.stretch.max() + 1 for part in parts[:-1])])
-    parts = [part._replace(stretch=part.stretch + n) for part, n in zip(parts, first, strict=True)]
+    """One after the other."""
     join = lambda of: np.concatenate([of(part) for part in parts])
     scores = {name: join(lambda part, name=name: part.scores[name]) for name in parts[0].scores}
     arrays = [join(lambda part, i=i: part[i]) for i in range(len(Tested._fields) - 1)]
@@ -178,10 +179,14 @@ def _head(panel: Panel, rows: Sequence[int]) -> Panel:
 
 
 def _stretches(panel: Panel, origins: Origins, gap: float) -> np.ndarray:
-    """Which stretch of the gap, of which series, each forecast starts in: a number below that of the forecasts."""
-    starts = np.array([panel.times[i][s] for i, s in zip(origins.series, origins.start, strict=True)])
-    both = np.stack([origins.series, np.floor((starts - starts.min()) / gap)], axis=1)
-    return np.unique(both, axis=0, return_inverse=True)[1].ravel()
+    """Which stretch of the gap, of which series, each forecast starts in: neighbours have numbers next to each other,
+    stretches of different series have not."""
+    number = [int((t[-1] - t[0]) // gap) + 2 if len(t) else 0 for t in panel.times]
+    first = np.cumsum([0, *number])
+    since = [
+        panel.times[i][s] - panel.times[i][0] for i, s in zip(origins.series, origins.start, strict=True)
+    ]
+    return first[origins.series] + np.floor(np.array(since) / gap).astype(int)
 
 
 def summarise(
@@ -218,7 +223,30 @@ def _score(name: str, channel: int, gap: str, tested: Tested) -> GapScore:
     )
 
 
-def rows_among(panel: Panel, some: Panel) -> list[np.ndarray]:
-    """Which rows of each series are in another table too."""
-    times = dict(zip(some.ids, some.times, strict=True))
-    return [np.isin(t, times.get(name, [])) for name, t in zip(panel.ids, panel.times, strict=True)]
+class Among(NamedTuple):
+    """A part of a panel: all of its rows, with the values that the part has and NaN elsewhere, and which rows of each
+    series are in the part."""
+
+    shown: Panel
+    marked: list[np.ndarray]
+
+
+def rows_among(panel: Panel, some: Panel, show: Callable[[float], str]) -> Among:
+    """The rows of a panel that are in another one, which must hold nothing else."""
+    place = {name: i for i, name in enumerate(panel.ids)}
+    values = [np.full_like(x, np.nan) for x in panel.values]
+    marked = [np.zeros(len(t), bool) for t in panel.times]
+    for name, times, own in zip(some.ids, some.times, some.values, strict=True):
+        if name not in place:
+            raise ValueError(f"`among` must hold rows of `df`; it has series {name!r}, which `df` has not.")
+        i = place[name]
+        row = np.minimum(np.searchsorted(panel.times[i], times), len(panel.times[i]) - 1)
+        of_series = f"of series {name!r} " if len(panel) > 1 else ""
+        if (strange := panel.times[i][row] != times).any():
+            at = show(float(times[strange.argmax()]))
+            raise ValueError(f"`among` must hold rows of `df`; its row {of_series}at {at} is not there.")
+        if (other := (~np.isnan(own) & (own != panel.values[i][row])).any(axis=1)).any():
+            at = show(float(times[other.argmax()]))
+            raise ValueError(f"`among` must hold rows of `df`; its row {of_series}at {at} has other values.")
+        values[i][row], marked[i][row] = own, True
+    return Among(dataclasses.replace(panel, values=values), marked)

@@ -77,7 +77,7 @@ def backtest_table(
         start=start,
         most=origins,
         period=None if period is None else axis.length(period, "period"),
-        among=None if among is None else rows_among(panel, among),
+        among=None if among is None else rows_among(panel, among, axis.show),
         partial=lambda fitted: fitted.model.reads_partial,
     )
 

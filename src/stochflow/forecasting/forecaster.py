@@ -272,7 +272,7 @@ class Forecaster:
     def _panel(self, df: Any) -> Panel:
         fitted = self._fitted()
         columns = self._columns_in(df)
-        panel = _read_table(df, fitted=fitted, **dataclasses.asdict(columns)).panel
+        panel = _read_table(df, like=fitted, **dataclasses.asdict(columns)).panel
         check_support(np.concatenate(panel.values), fitted.names, fitted.model.support)
         return panel
 
@@ -378,7 +378,7 @@ class Forecaster:
             origins=origins,
             samples=count(samples, least=2),
             period=period,
-            among=None if among is None else _read_table(among, **columns).panel,
+            among=None if among is None else _read_table(among, like=table, **columns).panel,
             seed=seed,
         )
         scores = score_frame(summarise(tested, table.names, table.axis.show_length), frame)
@@ -431,12 +431,12 @@ class Forecaster:
         return load_forecaster(cls, checked_path("path", path))
 
 
-def _read_table(df: Any, *, fitted: Fitted | None = None, **columns: Any) -> Table:
-    """The series of a frame; as those of the fit were read, if there was one."""
+def _read_table(df: Any, *, like: Fitted | Table | None = None, **columns: Any) -> Table:
+    """The series of a frame; as those of a fit or of another frame were read, if there was one."""
     frame = as_frame(df)
     found = find_columns(frame, **columns)
-    axis = None if fitted is None else fitted.axis
-    channels = fitted.names if fitted is not None and found.channel else None
+    axis = None if like is None else like.axis
+    channels = like.names if like is not None and found.channel else None
     panel, axis, names = read_panel(frame, found, axis, channels=channels)
     return Table(panel, found, axis, names, str(frame.implementation))
 
