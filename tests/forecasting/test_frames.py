@@ -89,6 +89,7 @@ BAD = {
         {},
         r"Of the index nothing is read: call `reset_index\(\)` first",
     ),
+    "a lazy frame": (pl.LazyFrame({"ds": [0.0], "y": [1.0]}), {}, r"call `.collect\(\)` on it first"),
     "a list": ([1, 2], {}, "must be a pandas or polars data frame; got builtins.list"),
     "empty": (FRAME[:0], {}, "the data frame is empty: it has no rows"),
     "no such column": (FRAME, {"values": "z"}, "no column 'z'; the columns are unique_id, ds, y"),

@@ -89,6 +89,7 @@ def test_what_is_shown_of_a_length_is_read_back(length):
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
+        ("datetime", "-7d", "must be a positive length of time; got '-7d'"),
         ("datetime", "7 parsecs", "must be written like '6h' or '7d'.*'7 parsecs'"),
         ("datetime", 7, "must be a length of time such as '6h' or a timedelta; got 7"),
         ("datetime", "0h", "must be a positive length of time"),

@@ -174,6 +174,10 @@ def evaluate(
     horizon: Horizon = None,
     refits: Annotated[int, typer.Option(min=1, help="How often everything is fitted anew.")] = 4,
     start: Annotated[float, typer.Option(help="The share of the rows that the first fit sees.")] = 0.6,
+    origins: Annotated[
+        int, typer.Option(min=1, help="Of each series, the most rows to forecast from in each stretch.")
+    ] = 400,
+    samples: Annotated[int, typer.Option(min=2, help="Draws behind each forecast.")] = 200,
     period: Annotated[str | None, typer.Option(help="Of a season, for the baseline of that name.")] = None,
     forecasts: Annotated[
         Path | None,
@@ -200,6 +204,8 @@ def evaluate(
         gaps=[_length(gap) for gap in gaps.split(",")],
         folds=refits,
         start=start,
+        origins=origins,
+        samples=samples,
         period=_length(period),
         return_forecasts=forecasts is not None,
         **_columns(id, time, values, channel, static, past, future),

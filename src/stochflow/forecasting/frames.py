@@ -91,9 +91,9 @@ def as_frame(data: Any) -> nw.DataFrame:
     try:
         frame = nw.from_native(data, eager_only=True)
     except TypeError:
-        raise TypeError(
-            f"the data must be a pandas or polars data frame; got {type(data).__module__}.{type(data).__name__}."
-        ) from None
+        kind = f"{type(data).__module__}.{type(data).__name__}"
+        lazy = ": call `.collect()` on it first" if hasattr(data, "collect") else ""
+        raise TypeError(f"the data must be a pandas or polars data frame; got {kind}{lazy}.") from None
     except nw.exceptions.DuplicateError:
         names = [str(name) for name in data.columns]
         twice = next(name for name in names if names.count(name) > 1)

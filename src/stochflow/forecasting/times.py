@@ -133,6 +133,8 @@ class TimeAxis:
             unit = match and {"m": "min", "T": "min", "D": "d", "H": "h", "W": "w", "S": "s"}.get(
                 match[2], match[2]
             )
+            if value.strip().startswith("-"):
+                raise ValueError(f"`{name}` must be a positive length of time; got {value!r}.")
             if not match or unit not in UNITS:
                 raise ValueError(
                     f"`{name}` must be written like '6h' or '7d', in {', '.join(UNITS)}; got {value!r}."
