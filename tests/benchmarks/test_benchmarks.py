@@ -5,10 +5,11 @@ import json
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks import forecasts, hardware, rivals, run, sampling, training
+from benchmarks import forecasts, hardware, known, rivals, run, sampling, training
 from benchmarks.report import Effort, Section, Target, show, summarise
 from stochflow.data import PairSampler
 from stochflow.data.lorenz import lorenz_trajectories
@@ -91,3 +92,17 @@ def test_every_benchmark_runs():
     state, metrics = program.run()
     assert int(state.step) == training.STEPS
     assert jnp.isfinite(metrics["loss"]).all()
+
+
+def test_known_laws_are_those_that_intervals_are_held_against():
+    x = known.simulate(known.RATE, known.CORRELATION, 4000, seed=1)
+    moves = x[1:] - np.exp(-known.RATE) * x[:-1]
+    assert np.allclose(moves.var(axis=0), 1, atol=4.5 * np.sqrt(2 / 4000))
+    assert np.corrcoef(moves.T)[0, 1] == pytest.approx(known.CORRELATION, abs=0.01)
+
+
+@pytest.mark.slow
+def test_intervals_hold_a_probability_of_a_known_law():
+    shares = known.held(0.0, known.CORRELATION, rows=120, steps=30, seed=1)
+    assert shares.shape == (3, 2)
+    assert ((shares > 0.5) & (shares < 1)).all()
