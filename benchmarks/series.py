@@ -169,16 +169,18 @@ def markdown(found: dict) -> str:
 
 def outside(results: list[dict]) -> str:
     """How many shares of all rows' forecasts lie outside of the band, and how many would if nothing but chance moved
-    them away from 90 %, with the errors that they have."""
+    them away from 90 %, with the errors that they have; and the mean of those of each series."""
     rows = [row for found in results if found["keep"] == 1 for row in found["scores"]]
     out = [row for row in rows if not BAND[0] <= row["coverage"] <= BAND[1]]
     normal = [NormalDist(LEVEL, max(row["coverage_error"], 1e-9)) for row in rows]
     alone = [1 - law.cdf(BAND[1]) + law.cdf(BAND[0]) for law in normal]
     named = ", ".join(f"{row['channel']} {row['gap']} {within(row)}" for row in out) or "none"
+    of_series = lambda found: np.mean([row["coverage"] for row in found["scores"]])
+    whole = ", ".join(f"{found['series']} {of_series(found):.1%}" for found in results if found["keep"] == 1)
     return (
         f"{len(rows) - len(out)} of {len(rows)} shares lie within {BAND[0]:.0%} to {BAND[1]:.0%}; outside: {named}. By "
         f"chance alone {sum(alone):.1f} would, and all would lie within with a probability of "
-        f"{np.prod([1 - each for each in alone]):.0%}."
+        f"{np.prod([1 - each for each in alone]):.0%}. Over all gaps and channels of a series: {whole}."
     )
 
 

@@ -79,6 +79,19 @@ def test_a_forecaster_of_format_1_still_says_what_it_said():
     assert np.isfinite(model.predict(horizon=1.0, samples=3)[["y", "z"]]).all(axis=None)
 
 
+def test_a_forecaster_of_format_2_still_says_what_it_said():
+    """Written in single precision, and never to be written again: see `tests/io/files/README.md`."""
+    path = Path(__file__).parent.parent / "io" / "files" / "format2-forecaster.stochflow"
+    assert peek(path)["format_version"] == 2
+    model = Forecaster.load(path)
+    assert (model.model_.law.correction.witness == 0).all()
+    frame = ou_frame(60, series=2).assign(z=lambda rows: np.sin(rows["ds"]))
+    assert model.score(frame, metric="log") == pytest.approx(0.0479072, abs=5e-3)
+    later, there = model.past_.last + np.array([0.3, 1.0]), np.array([[0.5, 0.1], [1.0, -0.5]])
+    said = model.model_.log_prob(model.past_, there, later, np.zeros((2, 0)))
+    assert np.allclose(said, [-15.234547, -5.2748303], rtol=1e-3)
+
+
 def test_a_horizon_that_was_a_timedelta_is_one_that_can_be_fitted_again(fitted, saved):
     again = Forecaster.load(saved)
     assert (again.horizon, again.support) == ("3d", SUPPORT)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from stochflow.io.archive import MANIFEST, WEIGHTS, _directory, _local
+from stochflow.io.migrate import FORMAT_VERSION
 from stochflow.io.strict_json import canonical_json
 
 Damage = Callable[[dict, bytes], bytes]
@@ -151,7 +152,7 @@ _SMOOTH = {"channels": 65536, "dim": 4096, "hidden": 65536, "width": 65536, "dep
 _SMOOTH = {"class": "SmoothingPosterior", "config": {**_SMOOTH, "autonomous": True, "mask_input": True}}
 for _path, _values in {
     "format": [DELETE, "other", None, 1, {}],
-    "format_version": [DELETE, "1", 1.0, True, None, 0, -1, 3, 10**12, [1]],
+    "format_version": [DELETE, "1", 1.0, True, None, 0, -1, FORMAT_VERSION + 1, 10**12, [1]],
     "kind": [DELETE, "forecaster", None, 1],
     "model": [DELETE, None, [], {}, "StochasticFlow", 3, _JOINED, _SMOOTH],
     "model/class": [DELETE, None, 3, [], {}, "os.system", "builtins.eval", "Mystery", "x" * 10**5, "dict"],

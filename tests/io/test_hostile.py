@@ -12,6 +12,7 @@ import pytest
 
 from stochflow.io import ModelFileError, load, peek, save
 from stochflow.io.archive import MANIFEST, WEIGHTS
+from stochflow.io.migrate import FORMAT_VERSION
 
 from . import models
 from .damage import DAMAGE, signed
@@ -75,7 +76,7 @@ def test_the_corpus_starts_from_a_good_file(good, tmp_path):
     [
         ("text", "it is no stochflow model"),
         ("compressed", "model.json is compressed; unpack the file into a folder"),
-        ("format_version 7", r"written by a newer stochflow \(format 3\); upgrade"),
+        ("format_version 7", rf"written by a newer stochflow \(format {FORMAT_VERSION + 1}\); upgrade"),
         ("model/class 7", "the class 'Mystery'; known are BernoulliEmission, "),
         ("weights/sha256 2", "do not have the sha256 that its manifest names"),
         ("member ../model.json", r"must be model.json and weights.safetensors; got b'\.\./model.json'"),

@@ -31,8 +31,9 @@ class Correction(eqx.Module):
     multiplied by `spread`. Of the result, $s$, a `share` is the flow's: where a gap is so long that there are few
     stretches of it, the standard deviation becomes $s^w s_0^{1-w}$, with $s_0$ such that the central 90 % are as wide
     as those of the process (`noise` a unit of time). What a series has done of late may say more: the noise is
-    `recent` times as wide again, if that is given. All tables are piecewise linear in the logarithm of the gap,
-    constant beyond `log_gaps`.
+    `recent` times as wide again, if that is given. Rows of the fit lie nearer than others do, so what a series has done
+    is measured from `witness`, the logarithm of what such rows say of `recent` in the mean; none by default. All tables
+    are piecewise linear in the logarithm of the gap, constant beyond `log_gaps`.
     """
 
     log_gaps: Float[Array, " knots"]
@@ -43,7 +44,24 @@ class Correction(eqx.Module):
     rate: Float[Array, " dim"]
     level: Float[Array, " dim"]
     noise: Float[Array, " dim"]
-    recent: Float[Array, "knots dim"] | None = None
+    witness: Float[Array, "knots dim"]
+    recent: Float[Array, "knots dim"] | None
+
+    def __init__(
+        self, log_gaps, trust, pull, spread, share, rate, level, noise, *, witness=None, recent=None
+    ):
+        self.log_gaps, self.trust, self.pull, self.spread, self.share = log_gaps, trust, pull, spread, share
+        self.rate, self.level, self.noise = rate, level, noise
+        self.witness = jnp.zeros_like(spread) if witness is None else witness
+        self.recent = recent
+
+    def witnessed(self, log_wider: Float[ArrayLike, "knots dim"], share: float) -> "Correction":
+        """Told that rows of the fit say so many times as wide as this, in logarithms: a `share` of it is believed of
+        all series, and what one of them says is measured from the rest."""
+        log_wider = jnp.asarray(log_wider, self.spread.dtype)
+        spread = self.spread * jnp.exp(share * log_wider / self.share)
+        tables = spread, self.witness + (1 - share) * log_wider
+        return eqx.tree_at(lambda correction: (correction.spread, correction.witness), self, tables)
 
     def apply(
         self,

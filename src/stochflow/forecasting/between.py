@@ -13,7 +13,7 @@ from ..flows import LocalFlow
 from ..latent.small import cholesky, inverse_and_log_det
 from .draws import SLACK
 from .history import History, padded
-from .recent import Read, recent_width
+from .recent import Read, recent_said, recent_width
 
 # Rows of the past that say how wide the moves were of late, at the most; and series of them that are read at once.
 PAST, AT_ONCE = 8192, 8
@@ -109,7 +109,8 @@ def _widths_at(law, values, seen, covariates, gaps, firsts, length, ahead):
     def one(first):
         cut = lambda array: jax.lax.dynamic_slice_in_dim(array, first, length)
         last = jnp.asarray(length - 1)
-        return recent_width(law, Read(cut(values), cut(gaps), last, cut(seen), cut(covariates)), ahead)
+        rows = Read(cut(values), cut(gaps), last, cut(seen), cut(covariates))
+        return recent_width(law, recent_said(law, rows, ahead))
 
     arrays = values, seen, covariates, gaps
     values, seen, covariates, gaps = map(jnp.asarray, arrays)

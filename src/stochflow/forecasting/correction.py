@@ -15,6 +15,7 @@ from ..flows import Correction, LocalFlow
 from ..flows.local import KNOTS, NORMAL_95
 from ..laws import OrnsteinUhlenbeck
 from ..laws.ornstein_uhlenbeck import relative_expm1
+from ..metrics import LEVEL, quantiles_of_draws
 from .pieces import Piece, usual_gap
 
 # Held-out pairs and draws of each to set a correction by, at each gap.
@@ -30,7 +31,6 @@ RETURN_EVIDENCE = 12.9
 # this times their number, and this times the root of it, in 99 cases of 100 (by simulation; 10 and 200 walks).
 OWN_MEAN, OWN_MEANS = 1.6, 6.0
 SPREADS = np.geomspace(0.5, 3.0, 37)
-LEVEL = 0.9
 # A priori the flow's drift is believed only where the data holds many times this many stretches of the gap.
 DOUBT = 300.0
 # Stretches apart from one another, from which on the share of rows within an interval means something; and at which
@@ -292,7 +292,7 @@ def _shared(around, plain, spread, share):
     """Noise whose width is between that of the law and that of the simple law, and whose shape is between its own and
     that of a normal law."""
     ordered = np.sort(around, axis=1)
-    low, high = np.quantile(ordered, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+    low, high = _central(ordered)
     width = np.maximum((high - low) / NORMAL_WIDTH, 1e-9)[:, None]
     normal = np.asarray(norm.ppf((np.arange(DRAWS) + 0.5) / DRAWS))[None]
     shape = share * ordered / width + (1 - share) * normal
@@ -316,5 +316,10 @@ def _scores(rest, around):
 
 
 def _coverage(rest, around):
-    low, high = np.quantile(around, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+    low, high = _central(around)
     return ((rest >= low) & (rest <= high)).mean()
+
+
+def _central(draws):
+    """The ends of the central interval of each row's law."""
+    return quantiles_of_draws(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)

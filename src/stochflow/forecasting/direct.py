@@ -18,20 +18,20 @@ from ..laws import Support
 from .between import Rows, between
 from .draws import LOG_DRAWS, SLACK, at_times, gaps_to, in_chunks, in_steps, most_steps
 from .frames import Panel
-from .history import History, Memory, means_so_far, padded, padded_length, rates_of_moves
+from .history import History, Memory, means_so_far, rates_of_moves
 from .learn import Check, LearnConfig, Piece, learn
 from .model import AbstractModel
-from .recent import Read, recent_width
+from .reading import PAST, Past, places, read_rows
+from .recent import Said, usual_width
 from .units import FINEST_DOUBLE, STILL, Units, keys_of, make_support, mark_of, on_line
 
-# Rows of the past that are read at the most: what lies before them has faded from every memory, and says little of
-# how wide the next moves are.
-PAST = 8192
-# Series whose past is read by one call, filled up if there are fewer: so what is read of one does not depend on the
-# others, to the last digit.
-READ_AT_ONCE = 16
 # What a density costs, in draws.
 DENSITY = 16
+# Places in the rows of the fit at which the law is told what stretches before say; and the share of it that is
+# believed of all series. Rows of the fit lie nearer to the law than others will, and those that were held out from laws
+# of fewer rows further away: with this share intervals hold what they should where the law is known
+# (`benchmarks/known.py`).
+PLACES, BELIEVED = 64, 0.3
 # The horizon, if none is given, is this share of all the time that was observed: that many stretches tell of it.
 HORIZON_SHARE = 20
 
@@ -80,6 +80,18 @@ class DirectModel(AbstractModel):
 
     def past(self, panel: Panel) -> DirectPast:
         """Read each series up to its last complete row."""
+        rows, *ends = self._rows(panel)
+        memory, _, wider = read_rows(self, rows)
+        last, known, centre, spread = map(np.array, ends)
+        return DirectPast(memory, last, known, panel.ids, centre, spread, np.asarray(wider))
+
+    def said(self, panel: Panel) -> Said:
+        """What the last stretches of each series say of how wide the law should be."""
+        return read_rows(self, self._rows(panel)[0], one_length=True).said
+
+    def _rows(self, panel: Panel) -> tuple[list[Past], list[float], list, list, list]:
+        """The rows of each series in the law's units; and its last time, covariates but those ahead, centre and
+        spread."""
         rows, last, known, centres, spreads = [], [], [], [], []
         for i in range(len(panel)):
             t, x, u = panel.complete(i)
@@ -92,15 +104,12 @@ class DirectModel(AbstractModel):
             centre, spread = self._own(scaled, z)
             u = self.units.covariates(u)[-PAST:]
             so_far = means_so_far(z) - centre if self.own_scale else np.zeros_like(z)
-            rows.append((scaled[-PAST:], ((z - centre) / spread)[-PAST:], u, (so_far / spread)[-PAST:]))
+            rows.append(Past(scaled[-PAST:], ((z - centre) / spread)[-PAST:], u, (so_far / spread)[-PAST:]))
             last.append(t[-1])
             known.append(u[-1][: u.shape[1] - self.ahead])
             centres.append(centre)
             spreads.append(spread)
-        memory, wider = _read_rows(self, rows)
-        return DirectPast(
-            memory, np.array(last), np.array(known), panel.ids, np.array(centres), np.array(spreads), wider
-        )
+        return rows, last, known, centres, spreads
 
     def draw(
         self,
@@ -196,41 +205,6 @@ def _own_spread(times: np.ndarray, z: np.ndarray, gap: float, usual: np.ndarray)
     moves = rates_of_moves(times, z, gap)
     rate = moves.mean(axis=0) if len(moves) else np.zeros(z.shape[1])
     return np.sqrt(np.where(rate > STILL**2 * usual, rate / usual, 1.0))
-
-
-def _read_rows(model: DirectModel, rows: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]):
-    """The memory after the last row of each series and how much wider than said its last moves were, in batches of one
-    padded length."""
-    lengths = [padded_length(len(t)) for t, *_ in rows]
-    found: list[Any] = [None] * len(rows)
-    for length in sorted(set(lengths)):
-        group = [i for i, n in enumerate(lengths) if n == length]
-        for first in range(0, len(group), READ_AT_ONCE):
-            part = group[first : first + READ_AT_ONCE]
-            filled = (part + [part[-1]] * READ_AT_ONCE)[:READ_AT_ONCE]
-            arrays = [
-                (*padded(t, x), *(_as_long(each, length) for each in rest))
-                for t, x, *rest in (rows[i] for i in filled)
-            ]
-            read = _last(model, *(np.stack(each) for each in zip(*arrays, strict=True)))
-            read = jax.tree.map(np.asarray, read)
-            for place, i in enumerate(part):
-                found[i] = jax.tree.map(lambda leaf, place=place: leaf[place], read)
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
-
-
-def _as_long(u: np.ndarray, length: int) -> np.ndarray:
-    return np.concatenate([u, np.repeat(u[-1:], length - len(u), axis=0)]).astype(np.float32)
-
-
-@eqx.filter_jit
-def _last(model, values, gaps, keep, covariates, centres):
-    def one(values, gaps, keep, covariates, centres):
-        memory, _, seen = model.history.scan(values, gaps, keep, centres)
-        rows = Read(values, gaps, keep.sum() - 1, seen, covariates, centres)
-        return memory, recent_width(model.law, rows, model.ahead)
-
-    return jax.vmap(one)(values, gaps, keep, covariates, centres)
 
 
 def _condition(model, memory, known, ahead):
@@ -332,6 +306,13 @@ def fit_direct(
         read, history.usual, ahead, plan.learning, folder=plan.folder, progress=progress, key=key
     )
     checks = [check._replace(gap=check.gap * horizon) for check in checks]
+    model = DirectModel(law, history, units, ahead=ahead, own_scale=own_scale)
+    if law.correction is None or not checks:
+        return model, checks
+    # What the rows of the fit themselves say of how wide the law should be.
+    whole = [panel.seen(i, partial=False) for i in range(len(panel))]
+    said = usual_width(model.said(panel.heads(*places(whole, PLACES))))
+    law = law.corrected(law.correction.witnessed(said, BELIEVED))
     return DirectModel(law, history, units, ahead=ahead, own_scale=own_scale), checks
 
 

@@ -155,9 +155,12 @@ def means_so_far(values: Float[np.ndarray, "rows dim"]) -> Float[np.ndarray, "ro
     return np.cumsum(values, axis=0) / np.arange(1, len(values) + 1)[:, None]
 
 
-def padded(times: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values, gaps and which rows are there, up to a power of two: one program for each serves all lengths."""
-    spare = padded_length(len(times)) - len(times)
+def padded(
+    times: np.ndarray, values: np.ndarray, length: int | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values, gaps and which rows are there, up to this length or else a power of two: one program for each serves all
+    lengths."""
+    spare = (length or padded_length(len(times))) - len(times)
     gaps = np.diff(times, prepend=times[:1]).astype(np.float32)
     repeat = lambda array: np.concatenate([array, np.repeat(array[-1:], spare, axis=0)])
     return (

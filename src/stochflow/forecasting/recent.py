@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from ..flows import LocalFlow
 from ..flows.local import NORMAL_95
+from ..metrics.estimates import AnyArray
 from .correction import LEVEL, NEAR
 
 # Of each gap so many stretches are looked at, one at each half of a gap back from the last row.
@@ -20,7 +21,9 @@ HALF_LIFE = 12.0
 # What so many stretches apart say is believed by half; what a few say is a matter of chance.
 HALF = 16.0
 # What is tried, and beyond which no width is believed.
-SPREADS = np.geomspace(0.3, 1 / 0.3, 25)
+SPREADS = np.geomspace(0.3, 1 / 0.3, 49)
+# Of each place in the rows of the fit so many stretches, the last ones, are witnesses of what is usual.
+LATEST = 8
 # Of a gap: times are sums of single precision.
 ROUNDING = 0.02
 
@@ -37,15 +40,41 @@ class Read(NamedTuple):
     centres: Float[Array, "rows dim"] | None = None
 
 
-def recent_width(law: LocalFlow, rows: Read, ahead: int) -> Float[Array, "knots dim"]:
-    """How many times as wide as the law says its noise should be at each gap of its correction, none without one.
+class Said(NamedTuple):
+    """What last stretches say at each gap of a correction: how many times as wide as the law the noise should be, and
+    which part of that their number is worth; and the sizes of the noise of the very last ones, NaN where there are
+    none."""
 
-    The mean, in logarithms, of what would have held 90 % of what came and of what would have had the best CRPS, where
-    stretches count the less the longer ago they are; and of that the part that their number is worth.
-    """
+    log_wider: Float[AnyArray, "*series knots dim"]
+    belief: Float[AnyArray, "*series knots"]
+    latest: Float[AnyArray, "*series knots latest dim"]
+
+
+def recent_said(law: LocalFlow, rows: Read, ahead: int) -> Said:
+    """What the stretches before the last row say, where each counts the less the longer ago it is. Without a correction
+    there are no gaps."""
     if law.correction is None:
-        return jnp.zeros((0, law.dim), rows.values.dtype)
+        nothing = jnp.zeros((0, LATEST, law.dim), rows.values.dtype)
+        return Said(nothing[:, 0], nothing[:, 0, 0], nothing)
     return jax.vmap(lambda log_gap: _at(law, rows, ahead, jnp.exp(log_gap)))(law.correction.log_gaps)
+
+
+def recent_width(law: LocalFlow, said: Said) -> Float[Array, "knots dim"]:
+    """How many times as wide as the law says its noise is taken to be: what last stretches say, against what those of
+    the fit say together, and of that the part which is believed."""
+    if law.correction is None:
+        return jnp.asarray(said.log_wider)
+    return jnp.exp(said.belief[:, None] * (said.log_wider - law.correction.witness))
+
+
+@jax.jit
+def usual_width(said: Said) -> Float[Array, "knots dim"]:
+    """What the very last stretches at many places say together, in logarithms; nothing where there are none."""
+    latest = jnp.moveaxis(jnp.asarray(said.latest), 0, 1)  # of each gap: place, stretch, channel
+    sizes = latest.reshape(latest.shape[0], -1, latest.shape[-1])
+    there = jnp.isfinite(sizes).all(axis=2)
+    asked = jax.vmap(_asked)(jnp.where(there[..., None], sizes, 0.0), there.astype(sizes.dtype))
+    return jnp.where(there.any(axis=1)[:, None], asked, 0.0)
 
 
 def _at(law, rows, ahead, gap):
@@ -62,15 +91,20 @@ def _at(law, rows, ahead, gap):
     weight = jnp.where(real, fade * new, 0.0)
     # As many as lie apart: what two stretches share is said once.
     number = weight.sum() ** 2 / jnp.maximum((fade * weight).sum(), jnp.finfo(size.dtype).tiny)
+    asked = jnp.where(number > 0, _asked(jnp.where(real[:, None], size, 0.0), weight), 0.0)
+    latest = jnp.where(real[:, None], size, jnp.nan)[:LATEST]
+    said = Said(asked, number**2 / (number**2 + HALF**2), latest)
+    return jax.tree.map(lambda leaf: leaf.astype(rows.values.dtype), said)
+
+
+def _asked(size: Float[Array, "n dim"], weight: Float[Array, " n"]) -> Float[Array, " dim"]:
+    """How much wider than the law each channel should have been, in logarithms: the mean of what would have held 90 %
+    of what came and of what would have had the best CRPS."""
     covering = jax.vmap(_quantile, in_axes=(1, None))(size, weight) / NORMAL_95
     tried = jnp.asarray(SPREADS, size.dtype)
-    score = jnp.where(
-        real[None, :, None], weight[None, :, None] * _crps(size[None], tried[:, None, None]), 0.0
-    )
+    score = weight[None, :, None] * _crps(size[None], tried[:, None, None])
     sharpest = tried[score.sum(axis=1).argmin(axis=0)]
-    best = 0.5 * (jnp.log(jnp.clip(covering, SPREADS[0], SPREADS[-1])) + jnp.log(sharpest))
-    belief = number**2 / (number**2 + HALF**2)
-    return jnp.where(number > 0, jnp.exp(belief * best), 1.0).astype(rows.values.dtype)
+    return 0.5 * (jnp.log(jnp.clip(covering, SPREADS[0], SPREADS[-1])) + jnp.log(sharpest))
 
 
 def _stretches(rows, gap):

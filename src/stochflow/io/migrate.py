@@ -11,7 +11,7 @@ import numpy as np
 
 from .errors import ModelFileError, quote
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 Content = tuple[dict[str, Any], dict[str, np.ndarray]]
 
@@ -23,8 +23,20 @@ def _without_roams(manifest: dict[str, Any], tensors: dict[str, np.ndarray]) -> 
     return manifest, tensors
 
 
+def _without_witness(manifest: dict[str, Any], tensors: dict[str, np.ndarray]) -> Content:
+    """Corrections of format 2 take what last stretches say as it is."""
+    last = "noise"  # of the tables and numbers of a correction, before it had a witness
+    for name in [name for name in tensors if name.split(".")[-2:] == ["correction", last]]:
+        of = name.removesuffix(last)
+        tensors[of + "witness"] = np.zeros_like(tensors[of + "spread"])
+    return manifest, tensors
+
+
 # From which version, and how to get to the next: `(manifest, tensors)` in and out, without their checksums.
-MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, np.ndarray]], Content]] = {1: _without_roams}
+MIGRATIONS: dict[int, Callable[[dict[str, Any], dict[str, np.ndarray]], Content]] = {
+    1: _without_roams,
+    2: _without_witness,
+}
 
 
 def check_version(version: Any) -> int:
