@@ -1,4 +1,4 @@
-"""Series whose law is known: `python -m benchmarks.known [--sets 8] [--rows 400] [--steps 1000] [--out FILE]`.
+"""Series whose law is known: `python -m benchmarks.known [--sets 16] [--rows 400] [--steps 1000] [--out FILE]`.
 
 How much the central 90 % intervals of a forecaster really hold, by the law that the series were drawn from; forecasts
 start in the second half of the rows of the fit. An Ornstein–Uhlenbeck process, a random walk, and two walks that go
@@ -63,7 +63,7 @@ def held(rate: float, correlation: float | None, rows: int, steps: int, seed: in
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sets", type=int, default=8)
+    parser.add_argument("--sets", type=int, default=16)
     parser.add_argument("--rows", type=int, default=400)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--out", type=Path)
