@@ -65,7 +65,8 @@ def test_an_sde_of_a_file_is_distilled_and_compared(model, tmp_path):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("nowhere.py:sde", "give a file and a name in it"),
+        ("nowhere.py:sde", "there is no file 'nowhere.py'"),
+        ("nowhere.py", "give a file and a name in it"),
         ("{model}:number", "must be an SDE"),
         ("{model}:nothing", "there is no 'nothing' in"),
         ("{broken}:sde", "cannot be run (SyntaxError: "),
@@ -85,7 +86,7 @@ def test_what_is_no_sde_is_refused(model, source, message, tmp_path):
         ([], "say where paths start: --low and --high, or --starts"),
         (["--starts", "{model}:starts", "--low", "0"], "--starts takes the place of --low and --high"),
         (["--low", "-1", "--high", "1", "--positive", "7"], "there is no coordinate 7; they are 0 to 0"),
-        (["--low", "-1", "--high", "1", "--between", "0:x"], "--between must be like '0:-1:1'"),
+        (["--low", "-1", "--high", "1", "--between", "0:x"], "--between must be like '0:-2:2'"),
     ],
 )
 def test_starts_and_bounds_that_cannot_be_are_refused(model, options, message, tmp_path):

@@ -37,6 +37,14 @@ def test_without_names_all_other_numbers_are_values():
     assert panel_of(frame, time="t")[0].ids == ["all"]
 
 
+def test_y_stands_alone_only_beside_ds():
+    """Who names the time names columns: then y is one channel of those there are."""
+    frame = pd.DataFrame({"t": [0.0, 1.0], "x": [1.0, 2.0], "y": [3.0, 4.0]})
+    assert find_columns(as_frame(frame), time="t").values == ("x", "y")
+    named = as_frame(frame.rename(columns={"t": "ds"}))
+    assert find_columns(named).values == find_columns(named, time="ds").values == ("y",)
+
+
 def test_rows_of_one_channel_each_are_the_same_panel():
     wide = pd.DataFrame({"id": [1, 1, 2], "t": [0, 1, 0], "u": [1.0, 2.0, 3.0], "v": [4.0, np.nan, 6.0]})
     long = wide.melt(["id", "t"], var_name="what").dropna().sample(frac=1, random_state=0)

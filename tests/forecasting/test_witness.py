@@ -54,12 +54,20 @@ def test_places_lie_evenly_over_all_complete_rows_and_after_two_of_their_series(
     series, rows = places(whole, 50)
     assert set(series) == {0, 3}
     assert (np.diff(rows[series == 0]) > 0).all()
-    assert (series == 0).sum() == pytest.approx(50 * 90 / 111, abs=2)
+    assert (series == 0).sum() == pytest.approx(50 * 89 / 108, abs=2)
     for i, n in zip(series, rows, strict=True):
         assert whole[i][n - 1]  # the last of them is complete
         assert whole[i][:n].sum() >= 2
     few, _ = places([np.ones(3, bool)], 50)
     assert len(few) == 2
+    assert len(places([np.ones(1, bool)], 50)[0]) == 0
+
+
+def test_places_are_found_in_series_of_two_rows():
+    """Every other row ends no transition: places that went by rows alone would be those."""
+    series, rows = places([np.ones(2, bool)] * 63 + [np.ones(1, bool)], 64)
+    assert series.tolist() == list(range(63))
+    assert (rows == 2).all()
 
 
 @pytest.fixture(scope="module")

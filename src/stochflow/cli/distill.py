@@ -56,7 +56,7 @@ def distill_file(
     positive: Annotated[str, typer.Option(help="Coordinates that are positive, such as '1' or '0,1'.")] = "",
     between: Annotated[
         list[str] | None,
-        typer.Option(help="A coordinate and its bounds, such as '0:-1:1' or '1:0:inf'; as often as needed."),
+        typer.Option(help="A coordinate and its bounds, such as '0:-2:2' or '1:0:inf'; as often as needed."),
     ] = None,
     out: Out = None,
     seed: Seed = 0,
@@ -116,7 +116,7 @@ def _support(dim: int, positive: str, between: list[str]) -> list:
             given.append((int(i), (float(low), float(high))))
         except ValueError:
             raise typer.BadParameter(
-                f"--between must be like '0:-1:1', a coordinate and its bounds; got {text!r}."
+                f"--between must be like '0:-2:2', a coordinate and its bounds; got {text!r}."
             ) from None
     for i, interval in given:
         if not 0 <= i < dim:
@@ -194,8 +194,10 @@ def _is_needed(parameter: inspect.Parameter) -> bool:
 def _named(source: str) -> Any:
     """What `file.py:name` names; the file is run."""
     path, _, name = source.rpartition(":")
-    if not path or not name or not Path(path).is_file():
+    if not path or not name:
         raise typer.BadParameter(f"give a file and a name in it, `file.py:name`; got {source!r}.")
+    if not Path(path).is_file():
+        raise typer.BadParameter(f"there is no file {path!r}; give a file and a name in it, `file.py:name`.")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None:
         raise typer.BadParameter(f"{path} is no file of Python's; its name must end in .py.")

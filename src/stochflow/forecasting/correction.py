@@ -229,7 +229,11 @@ def _check(channel, found) -> tuple[float, float]:
     noise = _shared(around, plain, spread, share)
     ours = _crps(rest, noise).mean()
     simple = min(_scores(y, around).mean(axis=1).min(), _scores(y - back, around).mean(axis=1).min())
-    return float(_coverage(rest, noise)), float(ours / simple)
+    low, high = (
+        _between(end, sign * NORMAL_95, around, plain, spread, share)
+        for end, sign in zip(_central(around), (-1, 1), strict=True)
+    )
+    return float(((rest >= low) & (rest <= high)).mean()), float(ours / simple)
 
 
 def _best(y, drift, back, around, plain, *, apart) -> tuple[float, float, float, float]:
@@ -291,12 +295,16 @@ def _believed(scores: Float[np.ndarray, "shares pairs"], doubt: float, apart: fl
 def _shared(around, plain, spread, share):
     """Noise whose width is between that of the law and that of the simple law, and whose shape is between its own and
     that of a normal law."""
-    ordered = np.sort(around, axis=1)
-    low, high = _central(ordered)
-    width = np.maximum((high - low) / NORMAL_WIDTH, 1e-9)[:, None]
-    normal = np.asarray(norm.ppf((np.arange(DRAWS) + 0.5) / DRAWS))[None]
-    shape = share * ordered / width + (1 - share) * normal
-    return shape * (spread * width) ** share * plain[:, None] ** (1 - share)
+    normal = np.asarray(norm.ppf((np.arange(DRAWS) + 0.5) / DRAWS))
+    each = np.broadcast_to(normal, around.shape).T
+    return _between(np.sort(around, axis=1).T, each, around, plain, spread, share).T
+
+
+def _between(own, normal, around, plain, spread, share):
+    """Of noise like that, what lies between a number of the law's own and one of a normal law."""
+    low, high = _central(around)
+    width = np.maximum((high - low) / NORMAL_WIDTH, 1e-9)
+    return (share * own / width + (1 - share) * normal) * (spread * width) ** share * plain ** (1 - share)
 
 
 def _crps(rest, noise):

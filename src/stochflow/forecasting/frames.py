@@ -116,7 +116,8 @@ def find_columns(
     past: Sequence[str] | None = (),
     future: Sequence[str] | None = (),
 ) -> Columns:
-    """Fill in what was not said: `unique_id`, `ds` and `y`, or every other column of numbers as a value."""
+    """Fill in what was not said: `unique_id`, `ds` and `y`; without `ds` and `y`, every other column of numbers is a
+    value."""
     there = frame.columns
     shown = ", ".join(map(str, there))
     for what, name in (("id", id), ("time", time), ("channel", channel)):
@@ -135,7 +136,7 @@ def find_columns(
     if values is None:
         taken = {id, time, channel, *static, *past, *future}
         numeric = [name for name in there if name not in taken and frame[name].dtype.is_numeric()]
-        named = NIXTLA["value"] in there and NIXTLA["value"] not in taken
+        named = time == NIXTLA["time"] and NIXTLA["value"] in there and NIXTLA["value"] not in taken
         values = [NIXTLA["value"]] if named else numeric
     found = Columns(time, listed(values), id, channel, static, past, future)
     named = [found.time, *found.values, *static, *past, *future, *[c for c in (id, channel) if c is not None]]

@@ -17,7 +17,7 @@ PAST = 8192
 # Series whose past is read by one call, filled up if there are fewer: so what is read of one does not depend on the
 # others, to the last digit.
 AT_ONCE = 16
-# The shortest part of a series that is read as one: a transition.
+# Rows of a transition.
 LEAST_ROWS = 2
 
 
@@ -64,16 +64,12 @@ def read_rows(model: Any, rows: list[Past], *, one_length: bool = False) -> Foun
 def places(
     whole: list[Bool[np.ndarray, " _rows"]], number: int
 ) -> tuple[Int[np.ndarray, " places"], Int[np.ndarray, " places"]]:
-    """Series and how many of their first rows: places evenly over all rows that are `whole`, each after two of its
-    series at least."""
-    rows = [np.flatnonzero(each) for each in whole]
-    ends = np.cumsum([len(each) for each in rows])
-    at = np.unique(np.linspace(0, ends[-1] - 1, number).astype(int))
-    series = np.searchsorted(ends, at, side="right")
-    before = at - np.concatenate([[0], ends])[series]
-    kept = before + 1 >= LEAST_ROWS
-    heads = [rows[i][n] + 1 for i, n in zip(series[kept], before[kept], strict=True)]
-    return series[kept], np.array(heads, int)
+    """Series and how many of their first rows: places evenly over all rows that are `whole`, but for those that end no
+    transition."""
+    ends = [np.flatnonzero(each)[LEAST_ROWS - 1 :] for each in whole]
+    series = np.repeat(np.arange(len(ends)), [len(each) for each in ends])
+    at = np.unique(np.linspace(0, max(len(series) - 1, 0), number).astype(int))[: len(series)]
+    return series[at], np.concatenate(ends)[at] + 1
 
 
 def _as_long(array: np.ndarray, length: int) -> np.ndarray:

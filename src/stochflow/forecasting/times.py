@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import re
+import warnings
 import zoneinfo
 from typing import Any
 
@@ -22,7 +23,7 @@ KINDS = ("datetime", "date", "duration", "integer", "float")
 # Counts of a second in each unit that narwhals counts in.
 PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3}
 # A length is shown as a whole number of some unit below this, and with three digits of the largest unit else.
-MOST_WHOLE = 1000
+MOST_WHOLE = 10_000
 
 
 # Integers up to here are exact in double precision.
@@ -165,7 +166,9 @@ class TimeAxis:
         # Whole numbers if there are any, so that 30 days stay "30d"; a day that has lost its last digits is one.
         counts = {unit: length / UNITS[unit] for unit in ("w", "d", "h", "min", "s", "ms", "us", "ns")}
         whole = [u for u, n in counts.items() if 1 <= round(n) < MOST_WHOLE and abs(n - round(n)) < 1e-6 * n]
-        unit = next(iter(whole), next((u for u, n in counts.items() if n >= 1), "ns"))
+        if whole:
+            return f"{round(counts[whole[0]])}{whole[0]}"
+        unit = next((u for u, n in counts.items() if n >= 1), "ns")
         return np.format_float_positional(float(f"{counts[unit]:.3g}"), trim="-") + unit
 
 
@@ -255,7 +258,9 @@ def _first_that_fails(series: nw.Series) -> int:
     while bad - good > 1:
         middle = (good + bad) // 2
         try:
-            series[:middle].str.to_datetime()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of formats that are guessed
+                series[:middle].str.to_datetime()
             good = middle
         except Exception:
             bad = middle

@@ -264,6 +264,7 @@ ENTRIES = (
             "dim": lambda correction: correction.rate.size,
             "knots": lambda correction: correction.log_gaps.size,
         },
+        positive=("spread", "share"),
     ),
     Entry(
         LocalFlow,
