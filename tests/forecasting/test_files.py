@@ -228,3 +228,25 @@ def test_a_file_that_is_signed_but_wrong_is_refused(damage, saved, tmp_path):
     ) as caught:
         Forecaster.load(tmp_path / "it")
     assert len(str(caught.value)) < 800
+
+
+SENSELESS = {
+    "gaps that do not rise": lambda t, of: t.update({of + "log_gaps": t[of + "log_gaps"][::-1].copy()}),
+    "a spread below zero": lambda t, of: t.update({of + "spread": -t[of + "spread"]}),
+    "no share": lambda t, of: t.update({of + "share": 0 * t[of + "share"]}),
+}
+
+
+@pytest.mark.parametrize("damage", SENSELESS.values(), ids=SENSELESS.keys())
+def test_a_correction_that_means_nothing_is_refused(damage, tmp_path):
+    path = Path(__file__).parent.parent / "io" / "files" / "format2-forecaster.stochflow"
+    manifest, tensors = read_archive(path)
+    for name in ("format", "format_version", "stochflow", "weights"):
+        manifest.pop(name, None)
+    tensors = dict(tensors)
+    write_archive(tmp_path / "whole", manifest, tensors)
+    Forecaster.load(tmp_path / "whole")
+    damage(tensors, "model.law.correction.")
+    write_archive(tmp_path / "it", manifest, tensors)
+    with pytest.raises(ModelFileError, match=r"must be positive|must rise"):
+        Forecaster.load(tmp_path / "it")

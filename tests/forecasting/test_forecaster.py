@@ -37,6 +37,13 @@ def unseen():
     return ou_frame(200, seed=5)
 
 
+def test_the_horizon_of_a_fit_can_be_asked_for(learnt, quick):
+    for model in (learnt, quick):
+        asked = model.predict(horizon=model.horizon_, samples=2)
+        assert len(asked) == 2 * len(model.past_.ids)
+    assert learnt.horizon_ == learnt.model_.horizon
+
+
 # --- manners ------------------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,9 @@ from stochflow.forecasting.times import TimeAxis
 AXIS = TimeAxis("datetime")
 
 
-@pytest.mark.parametrize("words", ["30d", "365d", "1w", "4w", "90min", "6h", "1d", "10s", "500ms", "36h"])
+@pytest.mark.parametrize(
+    "words", ["30d", "365d", "1w", "4w", "90min", "6h", "1d", "10s", "500ms", "36h", "1000d", "13w"]
+)
 def test_whole_lengths_come_back_as_they_were_written(words):
     assert AXIS.show_length(AXIS.length(words, "horizon")) == words
 

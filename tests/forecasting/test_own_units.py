@@ -1,13 +1,16 @@
 """Series in units of their own: what is learnt of them must be what can be known when a forecast is made."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 
 from stochflow import Forecaster
+from stochflow.flows import Correction
 from stochflow.forecasting import direct
 from stochflow.forecasting.correction import _back
+from stochflow.forecasting.direct import DirectModel
 from stochflow.forecasting.pieces import Piece
 
 from .worlds import quick_fit, unlearnt
@@ -116,3 +119,31 @@ def test_a_log_density_beyond_the_horizon_is_that_of_chained_steps():
     for quantile in (0.1, 0.5, 0.9):
         below = np.interp(np.quantile(drawn, quantile), grid + (grid[1] - grid[0]) / 2, np.cumsum(share))
         assert below == pytest.approx(quantile, abs=4 * np.sqrt(0.25 / 1024))
+
+
+def test_what_is_filled_in_knows_nothing_of_the_level_of_later_rows():
+    """The same series, and its mirror image from the row after the hole on: moves are as large, the mean is another."""
+    model = quick_fit(as_table(walks(3), 50.0 * np.arange(3)), Forecaster(scaling="series", progress=False))
+    one = lambda value: jnp.full((1, 1), value, jnp.float32)
+    pulled = Correction(
+        *(jnp.zeros(1, jnp.float32), one(0.0), one(1.0), one(1.0), one(1.0)),
+        rate=jnp.full(1, 30.0, jnp.float32), level=jnp.zeros(1, jnp.float32), noise=jnp.ones(1, jnp.float32),
+    )  # fmt: skip
+    plain = model.model_
+    law = DirectModel(
+        plain.law.corrected(pulled), plain.history, plain.units, ahead=plain.ahead, own_scale=True
+    )
+    x, row = walks(1, seed=4), 20
+    mirrored = np.where(np.arange(ROWS) > row, 2 * x[:, row : row + 1] - x, x)
+    filled = [
+        law.impute(
+            model._panel(as_table(y, np.zeros(1))),
+            0,
+            np.array([row - 0.5]),
+            samples=50,
+            key=jax.random.key(0),
+        )
+        for y in (x, mirrored)
+    ]
+    assert np.abs(x.mean() - mirrored.mean()) > 1
+    assert np.allclose(*filled, atol=1e-4)

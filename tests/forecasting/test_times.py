@@ -86,12 +86,6 @@ def test_what_is_shown_of_a_length_is_read_back(length):
     assert axis.length(axis.show_length(length), "gap") == pytest.approx(length, rel=5e-3)
 
 
-def test_a_length_in_whole_days_is_shown_as_it_is():
-    days = TimeAxis.of(nw.new_series("t", [datetime.datetime(2024, 1, 1)], backend="pandas"), "t")
-    for length in ("1d", "30d", "365d", "1000d", "13w", "36h"):
-        assert days.show_length(days.length(length, "gap")) == length
-
-
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [

@@ -98,7 +98,9 @@ def fit(
         return
     print_card(forecaster.card_)
     said = escape(str(out))
-    console.print(f"model: [bold]{said}[/]   next: stochflow forecast {said} --horizon {forecaster.horizon_}")
+    console.print(
+        f"model: [bold]{said}[/]   next: stochflow forecast {said} --horizon {forecaster.card_['horizon']}"
+    )
 
 
 def forecast(

@@ -31,7 +31,8 @@ KERNEL = 0.5
 
 class Rows(NamedTuple):
     """A series: its complete rows with the covariates that are not known ahead, and with those that are; the latter at
-    every row; and the rows of which some channels were seen, NaN where not."""
+    every row; the rows of which some channels were seen, NaN where not; and what the state is measured from at each
+    complete row, if not from zero."""
 
     times: Float[np.ndarray, " rows"]
     values: Float[np.ndarray, "rows dim"]
@@ -41,6 +42,7 @@ class Rows(NamedTuple):
     ahead: Float[np.ndarray, "all ahead"]
     partial_times: Float[np.ndarray, " partial"]
     partial: Float[np.ndarray, "partial dim"]
+    centres: Float[np.ndarray, "rows dim"] | None = None
 
 
 def between(
@@ -75,14 +77,16 @@ def between(
         start, end = (float(time) for time in rows.times[row : row + 2])
         met = rows.partial_times[(rows.partial_times > start) & (rows.partial_times < end)]
         stops = _stops(start, end, np.union1d(at[mine], met))
-        seen = np.array([partial.get(float(stop), np.full(dim, np.nan)) for stop in stops])
+        centre = np.zeros(dim) if rows.centres is None else rows.centres[row]
+        seen = np.array([partial.get(float(stop), np.full(dim, np.nan)) for stop in stops]) - centre
         ahead = rows.ahead[np.searchsorted(rows.all_times, stops, side="right") - 1]
         known = np.concatenate([np.tile(rows.known[row], (len(stops), 1)), ahead], axis=1)
-        way = _Stops.of(known, np.diff(stops, prepend=start), seen, rows.values[row + 1])
+        way = _Stops.of(known, np.diff(stops, prepend=start), seen, rows.values[row + 1] - centre)
         memory = jax.tree.map(lambda leaf, row=row: jnp.asarray(leaf[row]), memories)
+        memory = memory.measured_from(jnp.asarray(centre, memory.x.dtype))
         row_key = jr.fold_in(key, int(row))
         drawn = _between(law.widened(jnp.asarray(wider)), history, memory, way, row_key, samples)
-        out[:, mine] = np.asarray(drawn)[:, np.searchsorted(stops, at[mine])]
+        out[:, mine] = np.asarray(drawn)[:, np.searchsorted(stops, at[mine])] + centre
     return out
 
 
@@ -93,27 +97,28 @@ def _widths(law: LocalFlow, history: History, rows: Rows, holes: np.ndarray):
     values, gaps, _ = padded(rows.times, rows.values)
     length = min(PAST, len(gaps))
     first = lambda array: np.repeat(array[:1], length, axis=0)
-    seen = history.along(rows.times, rows.values)
+    seen = history.along(rows.times, rows.values, rows.centres)
     pad = lambda array: np.concatenate([array, np.repeat(array[-1:], len(gaps) - len(array), axis=0)])
     arrays = values, seen, rows.covariates.astype(np.float32)
+    arrays += () if rows.centres is None else (rows.centres.astype(np.float32),)
     arrays = [np.concatenate([first(array), pad(array)]) for array in arrays]
     gaps = np.concatenate([np.zeros(length, np.float32), gaps])
     number = 1 << (len(holes) - 1).bit_length()
     wanted = np.concatenate([holes, np.repeat(holes[-1:], number - len(holes))])
-    found = _widths_at(law, *arrays, gaps, wanted + 1, length, rows.ahead.shape[1])
+    found = _widths_at(law, arrays, gaps, wanted + 1, length, rows.ahead.shape[1])
     return list(np.asarray(found)[: len(holes)])
 
 
 @eqx.filter_jit
-def _widths_at(law, values, seen, covariates, gaps, firsts, length, ahead):
+def _widths_at(law, arrays, gaps, firsts, length, ahead):
+    arrays, gaps = [jnp.asarray(array) for array in arrays], jnp.asarray(gaps)
+
     def one(first):
         cut = lambda array: jax.lax.dynamic_slice_in_dim(array, first, length)
-        last = jnp.asarray(length - 1)
-        rows = Read(cut(values), cut(gaps), last, cut(seen), cut(covariates))
+        values, seen, covariates, *centres = map(cut, arrays)
+        rows = Read(values, cut(gaps), jnp.asarray(length - 1), seen, covariates, *centres)
         return recent_width(law, recent_said(law, rows, ahead))
 
-    arrays = values, seen, covariates, gaps
-    values, seen, covariates, gaps = map(jnp.asarray, arrays)
     return jax.lax.map(one, jnp.asarray(firsts), batch_size=AT_ONCE)
 
 

@@ -156,6 +156,7 @@ class DirectModel(AbstractModel):
             ahead=self._ahead(panel.future[i]),
             partial_times=scaled(partly.times),
             partial=np.where(np.isnan(partly.values), np.nan, seen),
+            centres=means_so_far((z - centre) / spread) if self.own_scale else None,
         )
         key = jr.fold_in(key, mark_of(panel.ids[i]))
         drawn = between(self.law, self.history, rows, scaled(at), samples=samples, key=key)

@@ -215,6 +215,8 @@ def _check_shapes(model: DirectModel, past: DirectPast) -> None:
     }.items():
         if not (np.asarray(array) > 0).all():
             raise ValueError(f"{name!r} must be positive")
+    if model.law.correction is not None and (np.diff(np.asarray(model.law.correction.log_gaps)) <= 0).any():
+        raise ValueError("the gaps of the correction must rise")
     for name in ("variances", "roams"):
         if (np.asarray(getattr(past.memory, name)) < 0).any():
             raise ValueError(f"{name!r} must not be negative")

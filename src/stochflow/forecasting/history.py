@@ -28,6 +28,10 @@ class Memory(NamedTuple):
     roams: Float[Array, "roams dim"]
     size: Float[Array, " dim"]
 
+    def measured_from(self, centre: Float[Array, " dim"]) -> "Memory":
+        """The same, states less this."""
+        return self._replace(x=self.x - centre, means=self.means - centre[None])
+
 
 class History(eqx.Module):
     r"""Fading memories of a series at irregular times, row by row.
