@@ -38,11 +38,11 @@ def unseen():
 
 
 def test_the_horizon_of_a_fit_can_be_asked_for(learnt, quick):
-    asked = learnt.predict(horizon=learnt.horizon_, samples=2)
-    assert np.allclose(
-        asked.groupby("unique_id")["ds"].max(), learnt.past_.last + learnt.model_.horizon, atol=1e-5
-    )
-    assert len(quick.predict(horizon=quick.horizon_, samples=2))  # in words
+    for model in (learnt, quick):
+        asked = model.predict(horizon=model.horizon_, every=model.horizon_, samples=2)
+        assert len(asked) == 2 * len(model.past_.ids)
+    later = learnt.predict(horizon=learnt.horizon_, every=learnt.horizon_)["ds"]
+    assert np.allclose(later, learnt.past_.last + learnt.model_.horizon)
 
 
 # --- manners ------------------------------------------------------------------------------------------------------
