@@ -187,8 +187,7 @@ class Forecaster:
     def _set(self, fitted: Fitted, panel: Panel | None, past: Past | None = None) -> None:
         self.fitted_ = fitted
         self.columns_, self.model_, self.card_ = fitted.columns, fitted.model, fitted.card
-        longest = fitted.model.horizon
-        self.horizon_ = fitted.axis.show_length(longest) if fitted.axis.is_calendar else longest
+        self.horizon_ = fitted.horizon
         self.kind_ = fitted.card["kind"]
         self.panel_ = panel
         self.past_ = fitted.model.past(panel) if panel is not None else past

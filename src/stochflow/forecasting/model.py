@@ -98,3 +98,9 @@ class Fitted(NamedTuple):
     gap: float
     card: dict[str, Any]
     frame: str
+
+    @property
+    def horizon(self) -> str | float:
+        """The longest gap of one step, as it can be asked for: in words, or as a number where times are numbers."""
+        longest = self.model.horizon
+        return self.axis.show_length(longest) if self.axis.is_calendar else longest
