@@ -32,7 +32,7 @@ class Correction(eqx.Module):
     stretches of it, the standard deviation becomes $s^w s_0^{1-w}$, with $s_0$ such that the central 90 % are as wide
     as those of the process (`noise` a unit of time). What a series has done of late may say more: the noise is
     `recent` times as wide again, if that is given. Rows of the fit lie nearer than others do, so what a series has done
-    is measured from `witness`, the logarithm of what such rows say of `recent` in the mean; none by default. All tables
+    is measured from `witness`, the logarithm of what such rows ask for, all together; none by default. All tables
     are piecewise linear in the logarithm of the gap, constant beyond `log_gaps`.
     """
 
