@@ -9,6 +9,7 @@ import pytest
 
 from stochflow.flows import Correction, LocalFlow, StochasticFlow
 from stochflow.flows.local import NORMAL_95
+from stochflow.flows.stack import Base
 from stochflow.laws import OrnsteinUhlenbeck
 
 from .catalogue import call, shaken
@@ -83,6 +84,23 @@ def test_in_one_dimension_the_width_is_between_that_of_both(getkey):
     # Of 20,000 draws the 90 % width of a normal law has a standard error of 0.7 %.
     assert simple == pytest.approx(exact, rel=0.03)
     assert min(own, simple) * 0.97 < half < max(own, simple) * 1.03
+
+
+def test_between_two_gaps_noise_is_between_theirs():
+    """Whatever small shares make of spreads: where the flow's noise and the simple law's are one walk's, the logarithm
+    of how many times as wide theirs is goes evenly from the one gap to the other."""
+    gaps, shares = jnp.array([0.1, 1.0]), jnp.array([0.3, 0.05])
+    wider = jnp.array([1.2, 1.1])
+    told = correction(1.0, 0.0, 1.0, 1.0, dim=1)
+    tables = (wider ** (1 / shares))[:, None], shares[:, None], jnp.zeros(1)
+    told = eqx.tree_at(lambda c: (c.spread, c.share, c.rate), told, tables)
+    nothing = jnp.zeros(1)
+    for along in (0.0, 0.3, 0.5, 0.8, 1.0):
+        gap = gaps[0] ** (1 - along) * gaps[1] ** along
+        walk = NOISE[:1] * jnp.sqrt(gap)
+        base = Base(nothing, walk, nothing, nothing)
+        found = told.apply(base, nothing, jnp.ones(1), gap, lambda base: base.std).std
+        assert jnp.allclose(found / walk, wider[0] ** (1 - along) * wider[1] ** along, rtol=1e-4)
 
 
 def test_a_law_that_is_widened_is_so_gap_by_gap(flow, getkey):

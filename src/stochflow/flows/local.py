@@ -32,8 +32,9 @@ class Correction(eqx.Module):
     stretches of it, the standard deviation becomes $s^w s_0^{1-w}$, with $s_0$ such that the central 90 % are as wide
     as those of the process (`noise` a unit of time). What a series has done of late may say more: the noise is
     `recent` times as wide again, if that is given. Rows of the fit lie nearer than others do, so what a series has done
-    is measured from `witness`, the logarithm of what such rows ask for, all together; none by default. All tables
-    are piecewise linear in the logarithm of the gap, constant beyond `log_gaps`.
+    is measured from `witness`, the logarithm of what such rows ask for, all together; none by default. Tables are
+    piecewise linear in the logarithm of the gap and constant beyond `log_gaps`; of `spread` it is what $s$ owes to it,
+    $w$ times its logarithm, that is.
     """
 
     log_gaps: Float[Array, " knots"]
@@ -76,7 +77,8 @@ class Correction(eqx.Module):
         read = lambda table: jnp.stack(
             [jnp.interp(log_dt, self.log_gaps, column) for column in table.T]
         ).astype(dt.dtype)
-        trust, pull, spread, share = map(read, (self.trust, self.pull, self.spread, self.share))
+        trust, pull, share = map(read, (self.trust, self.pull, self.share))
+        wider = jnp.exp(read(self.share * jnp.log(self.spread)))
         # The smaller the share, the nearer the noise is to normal.
         tail = None if base.tail is None else share * base.tail
         base = base._replace(gate=share * base.gate, tail=tail)
@@ -84,7 +86,7 @@ class Correction(eqx.Module):
         mean = trust * base.mean + pull * back.astype(dt.dtype)
         variance = jnp.square(self.noise) * dt * relative_expm1(-2 * self.rate * dt)
         simple = base.std / width_of(base) * jnp.sqrt(variance).astype(dt.dtype) / size
-        std = (spread * base.std) ** share * simple ** (1 - share)
+        std = wider * base.std**share * simple ** (1 - share)
         return base._replace(mean=mean, std=std if self.recent is None else std * read(self.recent))
 
 
