@@ -1,8 +1,9 @@
-"""Series whose law is known: `python -m benchmarks.known [--sets 16] [--rows 400] [--steps 1000] [--out FILE]`.
+"""Series whose law is known: `python -m benchmarks.known [--sets 16] [--rows 400] [--steps 1000] [--horizon ROWS]
+[--out FILE]`.
 
 How much the central 90 % intervals of a forecaster really hold, by the law that the series were drawn from; forecasts
-start in the second half of the rows of the fit. An Ornstein–Uhlenbeck process, a random walk, and two walks that go
-together.
+start in the second half of the rows of the fit, and go as far as one row, a quarter and three quarters of the horizon.
+An Ornstein–Uhlenbeck process, a random walk, and two walks that go together.
 """
 
 import argparse
@@ -14,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from stochflow import Forecaster
+from stochflow.forecasting.direct import HORIZON_SHARE
 
-GAPS = (1, 5, 15)
 RATE, CORRELATION = 0.05, 0.95
 # Rows between two origins, and draws behind each interval: of so many its ends are known to a per cent or two.
 EVERY, DRAWS = 20, 2000
@@ -39,17 +40,25 @@ def simulate(rate: float, correlation: float | None, rows: int, seed: int) -> np
     return x
 
 
-def held(rate: float, correlation: float | None, rows: int, steps: int, seed: int) -> np.ndarray:
+def gaps_of(rows: int, horizon: int | None) -> tuple[int, int, int]:
+    horizon = horizon or rows // HORIZON_SHARE
+    return 1, horizon // 4, 3 * horizon // 4
+
+
+def held(
+    rate: float, correlation: float | None, rows: int, steps: int, horizon: int | None, seed: int
+) -> np.ndarray:
     """The probability of the intervals, a mean over origins, for each gap and channel."""
+    gaps = gaps_of(rows, horizon)
     x = simulate(rate, correlation, rows, seed)
     names = ["x", "y"][: x.shape[1]]
     frame = pd.DataFrame(x, columns=names).assign(t=np.arange(rows))
-    model = Forecaster(steps=steps, progress=False).fit(frame, time="t", values=names)
+    model = Forecaster(steps=steps, horizon=horizon, progress=False).fit(frame, time="t", values=names)
     found = []
     for origin in range(rows // 2, rows, EVERY):
-        times = [origin - 1 + gap for gap in GAPS]
+        times = [origin - 1 + gap for gap in gaps]
         said = model.predict(frame[:origin], times=times, interval=0.9, samples=DRAWS)
-        for gap, row in zip(GAPS, said.to_dict("records"), strict=True):
+        for gap, row in zip(gaps, said.to_dict("records"), strict=True):
             faded = np.exp(-rate * np.arange(gap))
             mean, law = np.exp(-rate * gap) * x[origin - 1], NormalDist(0, float(np.sqrt((faded**2).sum())))
             found.append(
@@ -58,7 +67,7 @@ def held(rate: float, correlation: float | None, rows: int, steps: int, seed: in
                     for c, name in enumerate(names)
                 ]
             )
-    return np.reshape(found, (-1, len(GAPS), len(names))).mean(axis=0)
+    return np.reshape(found, (-1, len(gaps), len(names))).mean(axis=0)
 
 
 def main() -> None:
@@ -66,22 +75,27 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=16)
     parser.add_argument("--rows", type=int, default=400)
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--horizon", type=int)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    results = []
+    results, gaps = [], gaps_of(given.rows, given.horizon)
     for name, (rate, correlation) in WORLDS.items():
         sets = np.stack(
-            [held(rate, correlation, given.rows, given.steps, 100 + i) for i in range(given.sets)]
+            [
+                held(rate, correlation, given.rows, given.steps, given.horizon, 100 + i)
+                for i in range(given.sets)
+            ]
         )
         for c in range(sets.shape[2]):
             mean, error = sets[..., c].mean(axis=0), sets[..., c].std(axis=0, ddof=1) / np.sqrt(given.sets)
             cells = ", ".join(f"{m:.1%} ± {100 * e:.1f}" for m, e in zip(mean, error, strict=True))
-            print(f"{name}, channel {c + 1}: 90 % intervals hold {cells} at gaps {GAPS}", flush=True)
+            print(f"{name}, channel {c + 1}: 90 % intervals hold {cells} at gaps {gaps}", flush=True)
             results.append(
-                {"law": name, "channel": c + 1, "gaps": GAPS, "held": mean.tolist(), "error": error.tolist()}
+                {"law": name, "channel": c + 1, "gaps": gaps, "held": mean.tolist(), "error": error.tolist()}
             )
     if given.out is not None:
-        about = {"machine": "two cores, CPU", "sets": given.sets, "rows": given.rows, "steps": given.steps}
+        asked = {name: getattr(given, name) for name in ("sets", "rows", "steps", "horizon")}
+        about = {"machine": "two cores, CPU"} | asked
         given.out.write_text(json.dumps(about | {"results": results}, indent=1) + "\n")
 
 

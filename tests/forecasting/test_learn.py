@@ -10,7 +10,14 @@ import pandas as pd
 import pytest
 
 from stochflow import Forecaster
-from stochflow.forecasting.correction import _predictive, _simple, held_pairs
+from stochflow.flows.local import NORMAL_95
+from stochflow.forecasting.correction import (
+    ENOUGH_FOR_WIDTH,
+    _predictive,
+    _simple,
+    enough_for_width,
+    held_pairs,
+)
 from stochflow.forecasting.learn import _blocks
 from stochflow.forecasting.pieces import Piece
 from stochflow.inference import forecast_latent
@@ -239,8 +246,19 @@ def test_the_simple_law_is_set_by_pairs_of_the_gap():
 
 def test_few_stretches_are_in_doubt_and_many_are_not():
     assert _predictive(1e6) == pytest.approx(1.0, abs=1e-3)
-    assert 1.05 < _predictive(25.0) < 1.15
-    assert _predictive(2.0) > _predictive(5.0) > _predictive(25.0)
+    assert _predictive(2.0) > _predictive(5.0) > _predictive(25.0) > 1.05
+
+
+@pytest.mark.parametrize("number", [2, 5, 20, 60])
+def test_doubt_is_that_of_a_mean_and_a_width_by_few_stretches(number):
+    """The mean is anywhere; the width lies about as far from what rows next to each other say as ten stretches would
+    leave it in doubt, and is believed by as much."""
+    rng = np.random.default_rng(0)
+    std = np.exp(rng.normal(size=40_000) / np.sqrt(2 * ENOUGH_FOR_WIDTH))
+    seen, new = std[:, None] * rng.normal(size=(40_000, number)), std * rng.normal(size=40_000)
+    width = seen.std(axis=1) ** enough_for_width(float(number)) * _predictive(float(number))
+    held = np.abs(new - seen.mean(axis=1)) <= NORMAL_95 * width
+    assert 0.89 < held.mean() < 0.92
 
 
 @pytest.mark.parametrize("rows", [2, 3, 5])

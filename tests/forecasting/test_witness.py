@@ -41,12 +41,13 @@ def test_a_law_is_told_a_part_and_the_rest_is_what_series_are_measured_from():
     correction = Correction(jnp.arange(3.0), *map(table, (0.5, 0.5, 1.2, 0.25)), *[jnp.ones(DIM)] * 3)
     assert (correction.witness == 0).all()
     said = jnp.log(jnp.array([[0.9, 0.8], [0.7, 1.0], [1.1, 0.6]]))
-    told = correction.witnessed(said, 0.3)
+    share = jnp.array([0.3, 0.2, 0.1])
+    told = correction.witnessed(said, share)
     # The noise of the law is `spread` to the power `share` wide, times what neither touches.
-    assert jnp.allclose((told.spread / correction.spread) ** told.share, jnp.exp(0.3 * said))
-    assert jnp.allclose(told.witness, 0.7 * said)
-    twice = told.witnessed(said, 0.0)
-    assert jnp.allclose(twice.witness, 1.7 * said)
+    assert jnp.allclose((told.spread / correction.spread) ** told.share, jnp.exp(share[:, None] * said))
+    assert jnp.allclose(told.witness, (1 - share[:, None]) * said)
+    twice = told.witnessed(said, jnp.zeros(GAPS))
+    assert jnp.allclose(twice.witness, (2 - share[:, None]) * said)
 
 
 def test_places_lie_evenly_over_all_complete_rows_and_after_two_of_their_series():

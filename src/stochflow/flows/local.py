@@ -56,10 +56,13 @@ class Correction(eqx.Module):
         self.witness = jnp.zeros_like(spread) if witness is None else witness
         self.recent = recent
 
-    def witnessed(self, log_wider: Float[ArrayLike, "knots dim"], share: float) -> "Correction":
+    def witnessed(
+        self, log_wider: Float[ArrayLike, "knots dim"], share: Float[ArrayLike, " knots"]
+    ) -> "Correction":
         """Told that rows of the fit say so many times as wide as this, in logarithms: a `share` of it is believed of
         all series, and what one of them says is measured from the rest."""
-        log_wider = jnp.asarray(log_wider, self.spread.dtype)
+        log_wider, share = (jnp.asarray(each, self.spread.dtype) for each in (log_wider, share))
+        share = share[:, None]
         spread = self.spread * jnp.exp(share * log_wider / self.share)
         tables = spread, self.witness + (1 - share) * log_wider
         return eqx.tree_at(lambda correction: (correction.spread, correction.witness), self, tables)

@@ -36,8 +36,8 @@ DOUBT = 300.0
 # Stretches apart from one another, from which on the share of rows within an interval means something; and at which
 # the law's noise counts as much as the simple law's.
 ENOUGH_APART = 60.0
-# Stretches apart at which the width of the simple law over a gap is believed by half; and by how much it may differ
-# from what rows next to each other say.
+# Stretches apart at which the width of the simple law over a gap is believed by half, as is what rows of the fit ask
+# for; and by how much it may differ from what rows next to each other say.
 ENOUGH_FOR_WIDTH, LEAST_WIDTH, MOST_WIDTH = 10.0, 0.1, 10.0
 # Where the data holds no more than so many stretches of the gap, a return to the mean that is beyond doubt is believed
 # whole unless pairs speak against it. Chosen on the first six tenths of the series of `benchmarks/series.py`.
@@ -86,8 +86,7 @@ def correct(
             if pairs is not None and len(pairs.gaps):
                 pair_key = jr.fold_in(jr.fold_in(key, i), number)
                 found[number].append(_forecasts(fold, back, pairs, pair_key))
-    span = sum(np.ptp(piece.times) for piece in pieces)
-    correction, checks = _set_correction(gaps, found, span, _back(pieces))
+    correction, checks = _set_correction(gaps, found, stretches(pieces, gaps), _back(pieces))
     return law.corrected(correction), checks
 
 
@@ -102,6 +101,11 @@ def _back(pieces) -> OrnsteinUhlenbeck:
     returns = gained > max(RETURN_EVIDENCE, OWN_MEAN * own + OWN_MEANS * np.sqrt(own))
     std = np.where(returns, np.asarray(law.std), np.diagonal(np.asarray(walk.scale_tril)))
     return OrnsteinUhlenbeck(np.where(returns, np.asarray(law.rate), 0.0), law.mean, std)
+
+
+def stretches(pieces: list[Piece], gaps: Float[np.ndarray, " gaps"]) -> Float[np.ndarray, " gaps"]:
+    """How many stretches of a gap lie apart from one another; two at the least."""
+    return np.maximum(2.0, sum(np.ptp(piece.times) for piece in pieces) / gaps)
 
 
 class HeldPairs(NamedTuple):
@@ -174,14 +178,14 @@ def _padded(array: np.ndarray) -> np.ndarray:
     return np.concatenate([array, np.repeat(array[-1:], PAIRS - len(array), axis=0)]).astype(np.float32)
 
 
-def _set_correction(gaps, forecasts, span, back) -> tuple[Correction, list[Check]]:
+def _set_correction(gaps, forecasts, number, back) -> tuple[Correction, list[Check]]:
     rows, set_at, checks = [], [], []
-    for gap, parts in zip(gaps, forecasts, strict=True):
+    for gap, parts, apart in zip(gaps, forecasts, number, strict=True):
         joined = _joined(parts) if parts else None
         if joined is None or len(joined.y) < FEWEST_PAIRS:
             continue
         # Pairs that overlap say the same thing again: only so many stand on their own.
-        apart = float(min(len(joined.y), max(2.0, span / gap)))
+        apart = float(min(len(joined.y), apart))
         channels = [[a[..., i] for a in joined] for i in range(joined.y.shape[1])]
         simple = [_simple(y, back, plain, apart) for y, _, back, _, plain in channels]
         channels = [
@@ -264,17 +268,23 @@ def _simple(y, back, plain, apart) -> tuple[float, float]:
     normal = np.asarray(norm.ppf((np.arange(DRAWS) + 0.5) / DRAWS))[None]
     scores = [_crps(y - share * back, wide(share) * plain[:, None] * normal) for share in SHARES]
     share = _believed(np.stack(scores), -ENOUGH_FOR_RETURN / apart, apart)
-    width = np.clip(wide(share), LEAST_WIDTH, MOST_WIDTH) ** (apart / (apart + ENOUGH_FOR_WIDTH))
+    width = np.clip(wide(share), LEAST_WIDTH, MOST_WIDTH) ** enough_for_width(apart)
     return share, float(width)
+
+
+def enough_for_width(apart: float | np.ndarray) -> float | np.ndarray:
+    """How far what so many stretches say of a width is believed."""
+    return apart / (apart + ENOUGH_FOR_WIDTH)
 
 
 def _predictive(apart: float) -> float:
     """How much wider the central 90 % of what comes are than those of a normal law whose mean and width were both set
-    by so many stretches: Student's instead of the normal quantile, and the error of the mean."""
+    by so many stretches, the width by what rows next to each other say as well: Student's instead of the normal
+    quantile, and the error of the mean."""
     from scipy.special import stdtrit  # slow to import, and nothing else needs it
 
-    quantile = stdtrit(max(apart - 2, 1.0), (1 + LEVEL) / 2) / NORMAL_95
-    return float(min(quantile * np.sqrt(1 + 2 / apart), MOST_WIDTH))
+    quantile = stdtrit(apart + ENOUGH_FOR_WIDTH - 2, (1 + LEVEL) / 2) / NORMAL_95
+    return float(quantile * np.sqrt(1 + 2 / apart))
 
 
 def _of_the_law(found, simple) -> tuple[float, float, float, float]:

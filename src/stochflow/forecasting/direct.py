@@ -16,6 +16,7 @@ from jaxtyping import Float, PRNGKeyArray
 from ..flows import LocalFlow
 from ..laws import Support
 from .between import Rows, between
+from .correction import enough_for_width, stretches
 from .draws import LOG_DRAWS, SLACK, at_times, gaps_to, in_chunks, in_steps, most_steps
 from .frames import Panel
 from .history import History, Memory, means_so_far, rates_of_moves
@@ -28,9 +29,9 @@ from .units import FINEST_DOUBLE, STILL, Units, keys_of, make_support, mark_of, 
 # What a density costs, in draws.
 DENSITY = 16
 # Places in the rows of the fit at which the law is told what stretches before say; and the share of it that is
-# believed of all series. Rows of the fit lie nearer to the law than others will, and those that were held out from laws
-# of fewer rows further away: with this share intervals hold what they should where the law is known
-# (`benchmarks/known.py`).
+# believed of all series, where stretches are many. Rows of the fit lie nearer to the law than others will, and those
+# that were held out from laws of fewer rows further away: with this share intervals hold what they should where the law
+# is known (`benchmarks/known.py`).
 PLACES, BELIEVED = 64, 0.3
 # The horizon, if none is given, is this share of all the time that was observed: that many stretches tell of it.
 HORIZON_SHARE = 20
@@ -313,7 +314,8 @@ def fit_direct(
     # What the rows of the fit themselves say of how wide the law should be.
     whole = [panel.seen(i, partial=False) for i in range(len(panel))]
     said = usual_width(model.said(panel.heads(*places(whole, PLACES))))
-    law = law.corrected(law.correction.witnessed(said, BELIEVED))
+    number = stretches(read, np.exp(law.correction.log_gaps))
+    law = law.corrected(law.correction.witnessed(said, BELIEVED * enough_for_width(number)))
     return DirectModel(law, history, units, ahead=ahead, own_scale=own_scale), checks
 
 
