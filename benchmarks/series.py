@@ -172,7 +172,7 @@ def outside(results: list[dict]) -> str:
     them away from 90 %, with the errors that they have; and the mean of those of each series."""
     rows = [row for found in results if found["keep"] == 1 for row in found["scores"]]
     out = [row for row in rows if not BAND[0] <= row["coverage"] <= BAND[1]]
-    normal = [NormalDist(LEVEL, max(row["coverage_error"], 1e-9)) for row in rows]
+    normal = [NormalDist(LEVEL, row["coverage_error"]) for row in rows if row["coverage_error"] > 0]
     alone = [1 - law.cdf(BAND[1]) + law.cdf(BAND[0]) for law in normal]
     named = ", ".join(f"{row['channel']} {row['gap']} {within(row)}" for row in out) or "none"
     of_series = lambda found: np.mean([row["coverage"] for row in found["scores"]])

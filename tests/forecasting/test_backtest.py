@@ -9,7 +9,7 @@ import pytest
 import scoringrules
 
 from stochflow import Forecaster
-from stochflow.forecasting.backtest import _stretches, backtest, rows_among
+from stochflow.forecasting.backtest import Tested as Forecasts, _score, _stretches, backtest, rows_among
 from stochflow.forecasting.frames import as_frame, find_columns, read_panel
 from stochflow.forecasting.origins import find_origins, truncated
 from stochflow.forecasting.references import References
@@ -150,6 +150,18 @@ def test_an_origin_knows_nothing_of_what_comes_after(panel):
         assert 1.0 - 1e-6 <= panel.times[i][end] - panel.times[i][start] <= 1.1 + 0.4
         assert not np.isnan(panel.values[i][[start, end]]).any()
     assert not ((origins.series == 0) & (origins.start == 10)).any()
+
+
+@pytest.mark.parametrize(("width", "known"), [(0.0, False), (0.5, True), (10.0, False)])
+def test_a_share_of_all_or_none_has_no_known_error(width, known):
+    nothing, truth = np.zeros((60, 1)), np.linspace(-1, 1, 60)[:, None]
+    scores = dict.fromkeys(("crps", "persistence", "random_walk", "ornstein_uhlenbeck"), nothing + 1)
+    at, low, high = nothing[:, 0], nothing - width, nothing + width
+    tested = Forecasts(np.zeros(60, int), at, at, np.arange(60) // 3, truth, nothing, low, high, scores)
+    found = _score("x", 0, "1d", tested)
+    assert found.coverage == pytest.approx(width if known else min(width, 1.0))
+    assert np.isfinite(found.coverage_error) == known
+    assert found.relative_error == pytest.approx(0.0)
 
 
 def test_a_stretch_is_of_one_series_and_as_long_as_the_gap(panel):

@@ -227,7 +227,7 @@ def test_a_file_that_is_signed_but_wrong_is_refused(damage, saved, tmp_path):
     damage(manifest, tensors)
     write_archive(tmp_path / "it", manifest, tensors)
     with pytest.raises(
-        ModelFileError, match=r"does not hold a whole forecaster .*: save it again\.$"
+        ModelFileError, match=r"does not hold a whole forecaster .*; save the model anew"
     ) as caught:
         Forecaster.load(tmp_path / "it")
     assert len(str(caught.value)) < 800
@@ -236,7 +236,11 @@ def test_a_file_that_is_signed_but_wrong_is_refused(damage, saved, tmp_path):
 SENSELESS = {
     "gaps that do not rise": lambda t, of: t.update({of + "log_gaps": t[of + "log_gaps"][::-1].copy()}),
     "a spread below zero": lambda t, of: t.update({of + "spread": -t[of + "spread"]}),
+    "one spread of zero": lambda t, of: t.update({of + "spread": t[of + "spread"] * (np.arange(2) > 0)}),
     "no share": lambda t, of: t.update({of + "share": 0 * t[of + "share"]}),
+    "a share above one": lambda t, of: t.update({of + "share": 1 + t[of + "share"]}),
+    "a rate below zero": lambda t, of: t.update({of + "rate": t[of + "rate"] - 5}),
+    "noise below zero": lambda t, of: t.update({of + "noise": -t[of + "noise"]}),
 }
 
 
@@ -251,5 +255,6 @@ def test_a_correction_that_means_nothing_is_refused(damage, tmp_path):
     Forecaster.load(tmp_path / "whole")
     damage(tensors, "model.law.correction.")
     write_archive(tmp_path / "it", manifest, tensors)
-    with pytest.raises(ModelFileError, match=r"must be positive|must rise"):
+    with pytest.raises(ModelFileError, match=r"must lie between|must rise") as caught:
         Forecaster.load(tmp_path / "it")
+    assert repr(str(tmp_path / "it")) in str(caught.value)

@@ -87,11 +87,8 @@ BAD = {
         {},
         r"id column 'unique_id' holds tuples, such as \('a', 1\): make them strings",
     ),
-    "no columns": (
-        pd.DataFrame(index=range(3)),
-        {},
-        "`time` must name the column of times, one of none there are",
-    ),
+    "no columns": (pd.DataFrame(index=range(3)), {"time": "t"}, "the data frame is empty: it has no columns"),
+    "nothing at all": (pd.DataFrame(), {}, "the data frame is empty: it has no columns"),
     "times in the index": (
         FRAME.drop(columns="ds").set_index(pd.date_range("2024", periods=3)),
         {},

@@ -62,7 +62,8 @@ class GapScore:
     `relative` is the CRPS over that of the best of three baselines: the last value with the noise of earlier moves over
     that gap (`persistence`) or with that of a random walk, and an Ornstein–Uhlenbeck process. `coverage_error` and
     `relative_error` are standard errors: forecasts that overlap say the same thing again, so those of one stretch of
-    the gap count as one, and neighbouring stretches as akin.
+    the gap count as one, and neighbouring stretches as akin. Where all forecasts held what came, or none
+    did, the error of their share is not known: NaN.
     """
 
     channel: str
@@ -213,7 +214,7 @@ def _score(name: str, channel: int, gap: str, tested: Tested) -> GapScore:
         forecasts=int(some.sum()),
         crps=mean(scores["crps"]),
         coverage=mean(inside),
-        coverage_error=error_of_mean(inside, stretch) if some.any() else math.nan,
+        coverage_error=error_of_mean(inside, stretch) if 0 < mean(inside) < 1 else math.nan,
         persistence=mean(scores["persistence"]),
         random_walk=mean(scores["random_walk"]),
         ornstein_uhlenbeck=mean(scores["ornstein_uhlenbeck"]),

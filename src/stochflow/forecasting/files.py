@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import json
 import os
+import textwrap
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import numpy as np
 
 from ..flows import LocalFlow
 from ..io import ModelFileError, pack, read_archive, unpack, write_archive
+from ..io.errors import naming, quote
 from .direct import DirectModel, DirectPast
 from .forecaster import Forecaster, NotFittedError
 from .frames import Columns
@@ -23,6 +25,8 @@ from .units import Units
 KIND = "forecaster"
 # No time is later, in whatever it is counted.
 LATEST = 1e15
+# Characters of what went wrong that an error repeats.
+LONGEST_REASON = 400
 FRAMES = ("pandas", "polars", "pyarrow", "modin", "cudf")
 
 
@@ -65,21 +69,22 @@ def _write(model: AbstractModel, past: Any) -> tuple[dict[str, Any], dict[str, A
 def load_forecaster(cls: type[Forecaster], path: str | os.PathLike) -> Forecaster:
     """Everything is checked before anything is built; what is wrong is a `ModelFileError`."""
     manifest, tensors = read_archive(path)
-    if manifest.get("kind") != KIND:
-        raise ModelFileError(
-            f"{os.fspath(path)!r} holds no forecaster but {manifest.get('kind')!r}: read it with `stochflow.io.load`."
-        )
-    try:
-        return _build(cls, manifest, tensors)
-    except ModelFileError:
-        raise
-    except (
-        KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError
-    ) as error:  # fmt: skip
-        reason = " ".join(str(error).split())
-        raise ModelFileError(
-            f"{os.fspath(path)!r} does not hold a whole forecaster ({type(error).__name__}: {reason}): save it again."
-        ) from None
+    with naming(path):
+        if manifest.get("kind") != KIND:
+            raise ModelFileError(
+                f"it holds no forecaster but {quote(manifest.get('kind'))}: read it with `stochflow.io.load`."
+            )
+        try:
+            return _build(cls, manifest, tensors)
+        except ModelFileError:
+            raise
+        except (
+            KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError
+        ) as error:  # fmt: skip
+            reason = textwrap.shorten(str(error), LONGEST_REASON, placeholder=" …")
+            raise ModelFileError(
+                f"it does not hold a whole forecaster ({type(error).__name__}: {reason})"
+            ) from None
 
 
 def _build(cls, manifest, tensors) -> Forecaster:
@@ -215,8 +220,6 @@ def _check_shapes(model: DirectModel, past: DirectPast) -> None:
     }.items():
         if not (np.asarray(array) > 0).all():
             raise ValueError(f"{name!r} must be positive")
-    if model.law.correction is not None and (np.diff(np.asarray(model.law.correction.log_gaps)) <= 0).any():
-        raise ValueError("the gaps of the correction must rise")
     for name in ("variances", "roams"):
         if (np.asarray(getattr(past.memory, name)) < 0).any():
             raise ValueError(f"{name!r} must not be negative")

@@ -119,6 +119,11 @@ def find_columns(
     """Fill in what was not said: `unique_id`, `ds` and `y`; without `ds` and `y`, every other column of numbers is a
     value."""
     there = frame.columns
+    index = getattr(getattr(frame.to_native(), "index", None), "dtype", None)
+    plain = index is None or index.kind == "i"
+    hint = "" if plain else " Of the index nothing is read: call `reset_index()` first."
+    if not there:
+        raise ValueError(f"the data frame is empty: it has no columns.{hint}")
     shown = ", ".join(map(str, there))
     for what, name in (("id", id), ("time", time), ("channel", channel)):
         if name is not None and not isinstance(name, str):
@@ -129,10 +134,7 @@ def find_columns(
     id = NIXTLA["id"] if id is None and NIXTLA["id"] in there else id
     time = NIXTLA["time"] if time is None and NIXTLA["time"] in there else time
     if time is None:
-        index = getattr(getattr(frame.to_native(), "index", None), "dtype", None)
-        plain = index is None or index.kind == "i"
-        hint = "" if plain else " Of the index nothing is read: call `reset_index()` first."
-        raise ValueError(f"`time` must name the column of times, one of {shown or 'none there are'}.{hint}")
+        raise ValueError(f"`time` must name the column of times, one of {shown}.{hint}")
     if values is None:
         taken = {id, time, channel, *static, *past, *future}
         numeric = [name for name in there if name not in taken and frame[name].dtype.is_numeric()]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from ..flows import BridgeFlow, Correction, LinearClock, LocalFlow, SaturatingClock, StochasticFlow
 from ..flows.stack import BINS, COUPLINGS, SPLINE_LAYERS
@@ -59,6 +60,8 @@ from .fields import Choice, Field, Flag, Intervals, Part, Parts, Positive, Posit
 # Larger than any model of ours by far, and small enough that the shapes of one can be written down.
 DIM, SIZE = Whole(1, 4096), Whole(1, 2**16)
 DEPTH, LAYERS, OCTAVES = Whole(0, 32), Whole(0, 128), Whole(0, 32)
+# The least number above zero in single precision, and what rounding may add to one.
+LEAST, ROUNDING = float(np.finfo(np.float32).tiny), 1e-6
 CLOCKS = {LinearClock: "linear", SaturatingClock: "saturating"}
 
 
@@ -70,6 +73,8 @@ class Entry:
     - `derive`: how to tell those that are not a field of the same name.
     - `make`: the constructor, given the fields and a key; only the shapes of what it makes are used.
     - `positive`: arrays that must be positive, on the diagonal if they are matrices.
+    - `within`: arrays of which each number must lie between two.
+    - `rising`: arrays of numbers each of which must be above the one before.
     - `later`: fields that the class did not have at first, and what a file without them means.
     """
 
@@ -78,6 +83,8 @@ class Entry:
     make: Callable[..., Any]
     derive: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
     positive: tuple[str, ...] = ()
+    within: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    rising: tuple[str, ...] = ()
     later: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def config(self, module: Any) -> dict[str, Any]:
@@ -264,7 +271,13 @@ ENTRIES = (
             "dim": lambda correction: correction.rate.size,
             "knots": lambda correction: correction.log_gaps.size,
         },
-        positive=("spread", "share"),
+        within={
+            "spread": (LEAST, math.inf),
+            "share": (LEAST, 1 + ROUNDING),
+            "rate": (0.0, math.inf),
+            "noise": (0.0, math.inf),
+        },
+        rising=("log_gaps",),
     ),
     Entry(
         LocalFlow,

@@ -190,7 +190,7 @@ def _check_arrays(spec: dict[str, Any], like: Any, tensors: dict[str, np.ndarray
         raise ModelFileError(f"the array {quote(odd[0])} is {where} its weights")
     for name, leaf in wanted.items():
         _check_array(name, tensors[name], leaf)
-    _check_positive(spec, tensors, "")
+    _check_numbers(spec, tensors, "")
 
 
 def _check_array(name: str, array: np.ndarray, like: jax.ShapeDtypeStruct) -> None:
@@ -206,10 +206,19 @@ def _check_array(name: str, array: np.ndarray, like: jax.ShapeDtypeStruct) -> No
         )
 
 
-def _check_positive(spec: dict[str, Any], tensors: dict[str, np.ndarray], prefix: str) -> None:
+def _check_numbers(spec: dict[str, Any], tensors: dict[str, np.ndarray], prefix: str) -> None:
     for path, part in _inner(spec).items():
-        _check_positive(part, tensors, f"{prefix}{path}.")
-    for name in () if spec["class"] == DICT else entry_named(spec["class"]).positive:
+        _check_numbers(part, tensors, f"{prefix}{path}.")
+    if spec["class"] == DICT:
+        return
+    entry = entry_named(spec["class"])
+    for name in entry.positive:
         array = tensors[prefix + name]
         if not ((np.diagonal(array) if array.ndim == 2 else array) > 0).all():
             raise ModelFileError(f"the array {quote(prefix + name)} must be positive")
+    for name, (low, high) in entry.within.items():
+        if not ((low <= tensors[prefix + name]) & (tensors[prefix + name] <= high)).all():
+            raise ModelFileError(f"the array {quote(prefix + name)} must lie between {low:g} and {high:g}")
+    for name in entry.rising:
+        if not (np.diff(tensors[prefix + name]) > 0).all():
+            raise ModelFileError(f"the array {quote(prefix + name)} must rise")
