@@ -2,6 +2,7 @@
 
 import errno
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -50,6 +51,18 @@ def test_fit_writes_the_model_that_the_library_would(folder, tmp_path, monkeypat
     np.testing.assert_allclose(
         by_command.predict(**ask)["level_q0.5"], by_hand.predict(**ask)["level_q0.5"], rtol=1e-6
     )
+
+
+def test_a_warning_is_one_sentence_too(folder, tmp_path, monkeypatch, capsys):
+    args = ["fit", folder / "rows.csv", "--time", "time", "--out", tmp_path / "it.stochflow"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert _run(monkeypatch, *args, *SMALL, "--json") == 1  # both stations have a row at each time
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith(
+        "warning: column 'station' is not read, and all rows are taken for one series: if"
+    )
+    assert said[1].startswith("error: series 'all' has two rows at 2024-01-01")
 
 
 def test_forecast_prints_and_writes(folder, tmp_path, monkeypatch, capsys):

@@ -10,6 +10,7 @@ import pytest
 
 from stochflow import Forecaster
 from stochflow.forecasting.frames import as_frame, find_columns, read_panel
+from stochflow.forecasting.requests import read_table
 
 FRAME = pd.DataFrame({"unique_id": ["b", "a", "a"], "ds": [1, 2, 1], "y": [3.0, np.nan, 5.0]})
 
@@ -265,3 +266,25 @@ def test_dates_and_datetimes_are_one_calendar():
         panel, axis, _ = panel_of(one)
         again, _, _ = read_panel(as_frame(other), find_columns(as_frame(other)), axis)
         assert np.array_equal(again.times[0], panel.times[0])
+
+
+TWO = pd.DataFrame({"series": ["a", "b"] * 3, "ds": np.arange(6.0), "y": np.arange(6.0) ** 2})
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [TWO, pl.from_pandas(TWO), TWO.assign(series=[1, 2] * 3).rename(columns={"series": "Id"})],
+    ids=["pandas", "polars", "numbers"],
+)
+def test_a_column_that_may_tell_series_apart_and_is_not_read_is_named(frame):
+    name = frame.columns[0]
+    with pytest.warns(
+        UserWarning, match=f"column '{name}' is not read, and all rows are taken for one series"
+    ):
+        read_table(frame)
+    assert len(read_table(frame, id=name).panel) == 2
+
+
+@pytest.mark.parametrize("text", [["a"] * 6, list("abcdef")], ids=["one name", "a remark a row"])
+def test_other_text_is_passed_over(text):
+    assert len(read_table(TWO.assign(series=text)).panel) == 1

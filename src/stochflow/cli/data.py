@@ -256,12 +256,15 @@ def _card_tables(card: dict[str, Any]) -> list[Table]:
     table = Table("", "", title="Model card", show_header=False)
     place = {name: i for i, name in enumerate(CARD)}
     for name, value in sorted(card.items(), key=lambda item: place.get(item[0], len(CARD))):
-        if name not in ("held_out", "two_steps_for_one", "in_sample"):
+        if name not in ("held_out", "two_steps_for_one", "in_sample", "at_once"):
             said = ", ".join(value) if isinstance(value, list) else str(value)
             table.add_row(name.replace("_", " "), escape(said))
     for channel, found in card.get("two_steps_for_one", {}).items():
         said = f"median moved by {found['moved']:.2f} std, intervals {found['width']:.2f} times as wide"
         table.add_row(f"two steps for one: {escape(channel)}", said)
+    for channel, effects in card.get("at_once", {}).items():
+        for covariate, effect in effects.items():
+            table.add_row(f"{escape(channel)}, one more of {escape(covariate)}", f"{effect:+.4g} at once")
     for channel, share in card.get("in_sample", {}).get("coverage_of_90", {}).items():
         table.add_row(f"within 90 %, rows of the fit: {escape(channel)}", f"{share:.1%}")
     if not card.get("held_out"):

@@ -6,9 +6,10 @@ import errno
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import typer
@@ -58,7 +59,9 @@ def main() -> None:
     """The command, with one-sentence errors and exit codes: 0 done, 1 could not, 2 wrong usage, 130 interrupted."""
     _use_two_devices()
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            app()
     except SystemExit as stop:  # typer has turned Ctrl-C into the exit code that shells know
         if stop.code == INTERRUPTED:
             _say_interrupted()
@@ -76,6 +79,12 @@ def main() -> None:
     except KeyboardInterrupt:
         _say_interrupted()
         sys.exit(INTERRUPTED)
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    """One sentence as well, without the line of code that it comes from."""
+    said = f"[yellow]warning:[/] {escape(str(message))}"
+    Console(stderr=True, emoji=False).print(said, highlight=False, soft_wrap=True)
 
 
 def _say_interrupted() -> None:

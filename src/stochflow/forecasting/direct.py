@@ -18,6 +18,7 @@ from ..laws import Support
 from .between import Rows, between
 from .correction import enough_for_width, stretches
 from .draws import LOG_DRAWS, SLACK, at_times, gaps_to, in_chunks, in_steps, most_steps
+from .effects import Effects, find_effects
 from .frames import Panel
 from .history import History, Memory, means_so_far, rates_of_moves
 from .learn import Check, LearnConfig, Piece, learn
@@ -54,7 +55,8 @@ class DirectModel(AbstractModel):
     """A fitted law with its units and its way of reading the past.
 
     With `own_scale` each series is measured from the mean of its rows so far and by the size of its moves, and else all
-    are measured alike.
+    are measured alike. Of either, the law has what is left when `effects` of covariates that are known ahead are taken
+    off.
     """
 
     law: LocalFlow
@@ -62,10 +64,20 @@ class DirectModel(AbstractModel):
     units: Units
     ahead: int = eqx.field(static=True)
     own_scale: bool = eqx.field(static=True)
+    effects: Effects | None
 
-    def __init__(self, law: LocalFlow, history: History, units: Units, *, ahead: int, own_scale: bool):
+    def __init__(
+        self,
+        law: LocalFlow,
+        history: History,
+        units: Units,
+        *,
+        ahead: int,
+        own_scale: bool,
+        effects: Effects | None = None,
+    ):
         self.law, self.history, self.units = law, history, units
-        self.ahead, self.own_scale = ahead, own_scale
+        self.ahead, self.own_scale, self.effects = ahead, own_scale, effects
 
     @property
     def reads_partial(self) -> bool:
@@ -103,9 +115,10 @@ class DirectModel(AbstractModel):
             z = self.units.values(x)
             scaled = (t - t[0]) / self.horizon
             centre, spread = self._own(scaled, z)
-            u = self.units.covariates(u)[-PAST:]
-            so_far = means_so_far(z) - centre if self.own_scale else np.zeros_like(z)
-            rows.append(Past(scaled[-PAST:], ((z - centre) / spread)[-PAST:], u, (so_far / spread)[-PAST:]))
+            u = self.units.covariates(u)
+            z = (z - centre) / spread - self._at_once(u[:, u.shape[1] - self.ahead :])
+            so_far = means_so_far(z) if self.own_scale else np.zeros_like(z)
+            rows.append(Past(*(array[-PAST:] for array in (scaled, z, u, so_far))))
             last.append(t[-1])
             known.append(u[-1][: u.shape[1] - self.ahead])
             centres.append(centre)
@@ -123,12 +136,14 @@ class DirectModel(AbstractModel):
         key: PRNGKeyArray,
     ) -> np.ndarray:
         gaps = gaps_to(at, past.last, self.horizon, joint=joint)
-        known = past.memory, past.known, past.wider, gaps, self._ahead(future)
+        ahead = self._ahead(future)
+        known = past.memory, past.known, past.wider, gaps, ahead
         keys = keys_of(key, past.ids)
 
         def some(rows, kind):
             chosen = jax.tree.map(lambda array: jnp.asarray(np.asarray(array)[rows], jnp.float32), known)
             z = np.asarray(_draw(self, chosen, keys[rows], samples, kind[0], joint), np.float64)
+            z = z + self._at_once(ahead[rows])[:, None]
             centre, spread = (own[rows][:, None, None] for own in (past.centre, past.spread))
             return self.units.restore(centre + spread * z)
 
@@ -145,29 +160,33 @@ class DirectModel(AbstractModel):
         scaled = lambda t: (t - times[0]) / self.horizon
         centre, spread = self._own(scaled(times), z)
         partly = panel.partial(i)
-        seen = (
-            self.units.values(np.where(np.isnan(partly.values), values[0], partly.values)) - centre
-        ) / spread
+        seen = self.units.values(np.where(np.isnan(partly.values), values[0], partly.values))
+        u, ahead = self.units.covariates(u), self._ahead(panel.future[i])
+        # What is known at a time, or at the last row before it.
+        known_at = lambda when: ahead[np.searchsorted(panel.times[i], when, side="right") - 1]
+        own = lambda z, when: (z - centre) / spread - self._at_once(known_at(when))
+        z = own(z, times)
         rows = Rows(
             times=scaled(times),
-            values=(z - centre) / spread,
-            known=self.units.covariates(u)[:, : u.shape[1] - self.ahead],
-            covariates=self.units.covariates(u),
+            values=z,
+            known=u[:, : u.shape[1] - self.ahead],
+            covariates=u,
             all_times=scaled(panel.times[i]),
-            ahead=self._ahead(panel.future[i]),
+            ahead=ahead,
             partial_times=scaled(partly.times),
-            partial=np.where(np.isnan(partly.values), np.nan, seen),
-            centres=means_so_far((z - centre) / spread) if self.own_scale else None,
+            partial=np.where(np.isnan(partly.values), np.nan, own(seen, partly.times)),
+            centres=means_so_far(z) if self.own_scale else None,
         )
         key = jr.fold_in(key, mark_of(panel.ids[i]))
         drawn = between(self.law, self.history, rows, scaled(at), samples=samples, key=key)
-        return self.units.restore(centre + spread * drawn)
+        return self.units.restore(centre + spread * (drawn + self._at_once(known_at(at))))
 
     def log_prob(self, past: DirectPast, x_t: np.ndarray, at: np.ndarray, future: np.ndarray) -> np.ndarray:
         """Beyond the horizon by the mean density over `LOG_DRAWS` chains of steps up to the last: a little too low."""
         gaps = (at - past.last) / self.horizon
-        z = (self.units.values(x_t) - past.centre) / past.spread
-        given = past.known, past.spread, past.wider, gaps, self._ahead(future), on_line(self.support, x_t), z
+        ahead = self._ahead(future)
+        z = (self.units.values(x_t) - past.centre) / past.spread - self._at_once(ahead)
+        given = past.known, past.spread, past.wider, gaps, ahead, on_line(self.support, x_t), z
         keys = keys_of(jr.key(0), past.ids)
 
         def some(rows, kind):
@@ -192,7 +211,19 @@ class DirectModel(AbstractModel):
         if not self.history.roams:  # models of format 1 were learnt in standard deviations
             spread = z.std(axis=0)
             return z.mean(axis=0), np.where(spread > STILL, spread, 1.0)
-        return z.mean(axis=0), _own_spread(times, z, self.history.gap, np.asarray(self.history.usual))
+        usual = self.history.usual if self.effects is None else self.effects.moves
+        return z.mean(axis=0), _own_spread(times, z, self.history.gap, np.asarray(usual))
+
+    def at_once(self) -> Float[np.ndarray, "ahead dim"]:
+        """How much higher a series stands, in the user's units before the support bends them, with one more of each
+        covariate that is known ahead. Where each series has units of its own, the usual one."""
+        slopes = self._at_once(np.eye(self.ahead)) * np.asarray(self.units.scale)
+        scale = np.asarray(self.units.covariate_scale)
+        return slopes / scale[len(scale) - self.ahead :, None]
+
+    def _at_once(self, ahead: Float[np.ndarray, "*rows ahead"]) -> Float[np.ndarray, "*rows dim"]:
+        """What covariates that are known ahead, in the law's units, do to a series in its own."""
+        return np.zeros((*ahead.shape[:-1], self.dim)) if self.effects is None else self.effects.at(ahead)
 
     def _ahead(self, future: np.ndarray) -> np.ndarray:
         """Covariates that are known ahead, in the law's units."""
@@ -298,6 +329,12 @@ def fit_direct(
     centres: list[np.ndarray | None] = [None] * len(pieces)
     if own_scale:
         pieces = _in_own_units(pieces, gap)
+    effects = None
+    if ahead:
+        known = [units.covariates(u)[:, -ahead:] for _, _, u in series]
+        effects = find_effects([t for t, _ in pieces], [z for _, z in pieces], known, gap)
+        pieces = [(t, z - effects.at(u)) for (t, z), u in zip(pieces, known, strict=True)]
+    if own_scale:
         centres = [means_so_far(z) for _, z in pieces]
     history = History.fit(pieces, gap, centres)
     read = [
@@ -308,15 +345,15 @@ def fit_direct(
         read, history.usual, ahead, plan.learning, folder=plan.folder, progress=progress, key=key
     )
     checks = [check._replace(gap=check.gap * horizon) for check in checks]
-    model = DirectModel(law, history, units, ahead=ahead, own_scale=own_scale)
+    model = DirectModel(law, history, units, ahead=ahead, own_scale=own_scale, effects=effects)
     if law.correction is None or not checks:
         return model, checks
     # What the rows of the fit themselves say of how wide the law should be.
     whole = [panel.seen(i, partial=False) for i in range(len(panel))]
     said = usual_width(model.said(panel.heads(*places(whole, PLACES))))
     number = stretches(read, np.exp(law.correction.log_gaps))
-    law = law.corrected(law.correction.witnessed(said, BELIEVED * enough_for_width(number)))
-    return DirectModel(law, history, units, ahead=ahead, own_scale=own_scale), checks
+    told = law.correction.witnessed(said, BELIEVED * enough_for_width(number))
+    return eqx.tree_at(lambda model: model.law, model, law.corrected(told)), checks
 
 
 def _horizon(series) -> float:

@@ -14,13 +14,14 @@ from ..flows import LocalFlow
 from ..io import ModelFileError, pack, read_archive, unpack, write_archive
 from ..io.errors import naming, quote
 from .direct import DirectModel, DirectPast
+from .effects import Effects
 from .forecaster import Forecaster, NotFittedError
 from .frames import Columns
 from .history import HALF_LIVES, History, Memory
 from .latent import LatentModel, LatentPast
 from .model import AbstractModel, Fitted
 from .times import TimeAxis, is_zone
-from .units import Units
+from .units import LARGEST, Units
 
 KIND = "forecaster"
 # No time is later, in whatever it is counted.
@@ -104,6 +105,8 @@ def _build(cls, manifest, tensors) -> Forecaster:
     parts = unpack(manifest["model"], tensors, prefix="model.")
     ids = np.asarray(tensors["past.ids"]).astype(np.uint8).tobytes().decode()
     ids = [_read_id(name) for name in json.loads(ids)]
+    if len({type(name) for name in ids}) > 1 or len(set(ids)) < len(ids):
+        raise ValueError("ids must be of one type, and each there once")
     model, past = (_latent if "flow" in parts else _direct)(manifest, tensors, parts, ids)
     if not (np.abs(past.last) < LATEST).all():
         raise ValueError("the last time of a series is beyond all calendars")
@@ -120,7 +123,9 @@ def _build(cls, manifest, tensors) -> Forecaster:
 
 def _direct_arrays(model: DirectModel, past: DirectPast) -> dict[str, Any]:
     units, history = model.units, model.history
+    effects = {} if model.effects is None else model.effects._asdict()
     return {
+        **{f"effects.{name}": value for name, value in effects.items()},
         "units.loc": units.loc,
         "units.scale": units.scale,
         "units.covariate_loc": units.covariate_loc,
@@ -176,7 +181,13 @@ def _direct(manifest, tensors, parts, ids) -> tuple[DirectModel, DirectPast]:
     ones = np.ones((len(ids), _knots(law), law.dim))
     wider = wide("past.wider") if "past.wider" in tensors else ones
     past = DirectPast(memory, wide("past.last"), wide("past.known"), ids, wide("past.centre"), spread, wider)
-    model = DirectModel(law, history, units, ahead=ahead, own_scale=bool(manifest["own_scale"]))
+    own_scale = manifest["own_scale"]
+    if type(own_scale) is not bool:
+        raise ValueError("'own_scale' must be true or false")
+    # Files of before have none, and those without covariates ahead.
+    found = "effects.slopes" in tensors
+    effects = Effects(*(single(f"effects.{name}") for name in Effects._fields)) if found else None
+    model = DirectModel(law, history, units, ahead=ahead, own_scale=own_scale, effects=effects)
     _check_shapes(model, past)
     return model, past
 
@@ -207,19 +218,27 @@ def _check_shapes(model: DirectModel, past: DirectPast) -> None:
         "variances": (past.memory.variances, (series, len(HALF_LIVES), dim)),
         "roams": (past.memory.roams, (series, model.history.roams, dim)),
     }
+    if model.effects is not None:
+        wanted |= {
+            "slopes": (model.effects.slopes, (model.ahead, dim)),
+            "moves": (model.effects.moves, (dim,)),
+        }
     for name, (array, shape) in wanted.items():
         if array.shape != shape:
             raise ValueError(f"{name!r} has shape {array.shape} where {shape} is needed")
         _require_finite(**{name: array})
     for name, array in {
         "scale": model.units.scale,
+        "covariate_scale": model.units.covariate_scale,
         "spread": past.spread,
         "wider": past.wider,
+        "usual": model.history.usual,
         "width": model.history.width,
         "size": past.memory.size,
+        **({} if model.effects is None else {"moves": model.effects.moves}),
     }.items():
-        if not (np.asarray(array) > 0).all():
-            raise ValueError(f"{name!r} must be positive")
+        if not ((np.asarray(array) > 0) & (np.asarray(array) < LARGEST)).all():
+            raise ValueError(f"{name!r} must be positive, and no more than {LARGEST:g}")
     for name in ("variances", "roams"):
         if (np.asarray(getattr(past.memory, name)) < 0).any():
             raise ValueError(f"{name!r} must not be negative")
@@ -271,6 +290,8 @@ def _named_id(name: Any) -> Any:
 
 
 def _read_id(name: Any) -> Any:
+    if isinstance(name, bool):
+        raise ValueError(f"{name!r} is no id")
     if isinstance(name, str | int | float):
         return name
     [(kind, text)] = name.items()

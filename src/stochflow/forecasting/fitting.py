@@ -11,7 +11,7 @@ import numpy as np
 
 from ..laws import Support
 from ..metrics import inside_central
-from .direct import DirectPlan, fit_direct
+from .direct import DirectModel, DirectPlan, fit_direct
 from .evaluate import draw_origins
 from .frames import Panel
 from .latent import fit_latent_model
@@ -65,10 +65,12 @@ def fit_table(
     intervals = _intervals(support, names)
     key = jr.key(seed)
     checks: list[Check] = []
+    at_once: dict[str, Any] = {}
     if kind == "flow":
         own = {"auto": None, "global": False, "series": True}[config.scaling]
         plan = DirectPlan(intervals, longest, own, config, axis.show_length, folder)
         model, checks = fit_direct(panel, names, plan, progress=progress, key=key)
+        at_once = _at_once(model, names, table.columns.future)
     else:
         region = make_support(np.concatenate(panel.values), names, intervals)
         most = max(t[-1] - t[0] for t in panel.times)
@@ -84,6 +86,7 @@ def fit_table(
     card = {"kind": kind, "why": why} | _card(
         table, model, checks, clock.monotonic() - begin, kind, config.folds
     )
+    card |= {"at_once": at_once} if at_once else {}
     fitted = Fitted(table.columns, axis, names, model, gap, card, table.frame)
     if kind == "latent":  # nothing is held out: what it says of the rows of the fit is better than nothing
         card["in_sample"] = _in_sample(fitted, panel)
@@ -154,6 +157,13 @@ def _card(
             for check in checks
         ],
     }
+
+
+def _at_once(model: DirectModel, names: tuple[str, ...], future: tuple[str, ...]) -> dict[str, Any]:
+    """What covariates that are known ahead do at once to each channel; nothing without any."""
+    found = model.at_once()
+    each = lambda channel: {name: float(f"{found[i, channel]:.4g}") for i, name in enumerate(future)}
+    return {name: each(channel) for channel, name in enumerate(names)} if future else {}
 
 
 def _in_sample(fitted: Fitted, panel: Panel) -> dict[str, Any]:

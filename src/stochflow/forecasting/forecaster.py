@@ -15,7 +15,7 @@ from .arguments import Seed, checked_seed, count, seed_of
 from .backtest import check_backtest, summarise
 from .evaluate import backtest_table, score_rows
 from .fitting import ForecasterConfig, fit_table
-from .frames import Columns, Panel, as_frame, find_columns, read_panel
+from .frames import Columns, Panel, as_frame, find_columns
 from .model import Fitted, Past, Table
 from .outputs import (
     between_frame,
@@ -27,7 +27,7 @@ from .outputs import (
     score_frame,
     summary_frame,
 )
-from .requests import forecast_times, known_ahead
+from .requests import forecast_times, known_ahead, read_table
 from .times import read_times
 from .units import check_support
 
@@ -158,7 +158,7 @@ class Forecaster:
         """
         config = self._config()
         folder = None if folder is None else checked_path("folder", folder)
-        table = _read_table(
+        table = read_table(
             df, id=id, time=time, values=values, channel=channel, static=static, past=past, future=future
         )
         self._set(self._fit_table(table, config, folder), table.panel)
@@ -272,7 +272,7 @@ class Forecaster:
     def _panel(self, df: Any) -> Panel:
         fitted = self._fitted()
         columns = self._columns_in(df)
-        panel = _read_table(df, like=fitted, **dataclasses.asdict(columns)).panel
+        panel = read_table(df, like=fitted, **dataclasses.asdict(columns)).panel
         check_support(np.concatenate(panel.values), fitted.names, fitted.model.support)
         return panel
 
@@ -366,7 +366,7 @@ class Forecaster:
         check_backtest(gaps, folds, start, origins)
         _require_columns(columns)
         config, seed = self._config(), seed_of(random_state, self.random_state)
-        table, frame = _read_table(df, **columns), as_frame(df)
+        table, frame = read_table(df, **columns), as_frame(df)
         if return_forecasts:
             check_forecasts(table.columns, seasonal=period is not None)
         tested = backtest_table(
@@ -378,7 +378,7 @@ class Forecaster:
             origins=origins,
             samples=count(samples, least=2),
             period=period,
-            among=None if among is None else _read_table(among, like=table, **columns).panel,
+            among=None if among is None else read_table(among, like=table, **columns).panel,
             seed=seed,
         )
         scores = score_frame(summarise(tested, table.names, table.axis.show_length), frame)
@@ -429,16 +429,6 @@ class Forecaster:
         from .files import load_forecaster
 
         return load_forecaster(cls, checked_path("path", path))
-
-
-def _read_table(df: Any, *, like: Fitted | Table | None = None, **columns: Any) -> Table:
-    """The series of a frame; as those of a fit or of another frame were read, if there was one."""
-    frame = as_frame(df)
-    found = find_columns(frame, **columns)
-    axis = None if like is None else like.axis
-    channels = like.names if like is not None and found.channel else None
-    panel, axis, names = read_panel(frame, found, axis, channels=channels)
-    return Table(panel, found, axis, names, str(frame.implementation))
 
 
 def _require_columns(given: dict[str, Any]) -> None:

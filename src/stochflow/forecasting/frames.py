@@ -2,6 +2,7 @@
 
 import dataclasses
 import decimal
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -158,6 +159,24 @@ def find_columns(
     return found
 
 
+def warn_of_unread_ids(frame: nw.DataFrame, columns: Columns) -> None:
+    """Rows of several series that are read as one would be nonsense: say so if a column that is not read may tell them
+    apart, by its name or as text that repeats."""
+    if columns.id is not None:
+        return
+    read = {columns.time, columns.channel, *columns.values, *columns.static, *columns.past, *columns.future}
+    for name in frame.columns:
+        if name in read:
+            continue
+        text = frame[name].dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object)
+        if (text or name.lower() == "id") and 1 < frame[name].n_unique() < len(frame):
+            warnings.warn(
+                f"column {name!r} is not read, and all rows are taken for one series: if it tells series apart, pass "
+                f"`id={name!r}`, and drop it if not.",
+                stacklevel=4,
+            )
+
+
 def read_panel(
     frame: nw.DataFrame,
     columns: Columns,
@@ -224,7 +243,10 @@ def _grouped(columns, ids, codes, times, values, number, axis) -> Panel:
     for name, what in ((columns.past, past), (columns.future, future), (columns.static, static)):
         if np.isnan(what).any():
             row, which = np.argwhere(np.isnan(what))[0]
-            raise ValueError(f"column {name[which]!r}, row {kept[row]}: a covariate must not be missing.")
+            raise ValueError(
+                f"column {name[which]!r}, row {kept[row]}: a covariate must not be missing: fill it in, and add a "
+                "flag of where, or leave the rows out."
+            )
     statics = split(static)
     for i, each in enumerate(statics):
         if (each != each[:1]).any():

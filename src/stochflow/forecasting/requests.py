@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from .frames import as_frame, find_columns, read_panel
-from .model import Fitted
+from .frames import as_frame, find_columns, read_panel, warn_of_unread_ids
+from .model import Fitted, Table
 from .times import read_times
 
 # Times must not be so many that a slip of the pen fills the memory.
@@ -57,6 +57,18 @@ def _require_near(fitted: Fitted, ahead: float, name: str) -> None:
         )
 
 
+def read_table(df: Any, *, like: Fitted | Table | None = None, **columns: Any) -> Table:
+    """The series of a frame; as those of a fit or of another frame were read, if there was one."""
+    frame = as_frame(df)
+    found = find_columns(frame, **columns)
+    if like is None:
+        warn_of_unread_ids(frame, found)
+    axis = None if like is None else like.axis
+    channels = like.names if like is not None and found.channel else None
+    panel, axis, names = read_panel(frame, found, axis, channels=channels)
+    return Table(panel, found, axis, names, str(frame.implementation))
+
+
 def known_ahead(fitted: Fitted, future: Any, ids: list[Any], at: np.ndarray) -> np.ndarray:
     """The covariates that are known ahead at the times of the forecast, (series, times, covariates)."""
     names = fitted.columns.future
@@ -73,7 +85,7 @@ def known_ahead(fitted: Fitted, future: Any, ids: list[Any], at: np.ndarray) -> 
     out = np.empty((*at.shape, len(names)))
     for i, name in enumerate(ids):
         if name not in known:
-            raise ValueError(f"`future` has no rows of series {name!r}.")
+            raise ValueError(f"`future` has no rows of series {name!r}: add them.")
         t, x = panel.times[known[name]], panel.values[known[name]]
         # As near as times that were rounded, and no nearer than they can be told apart.
         slack = SAME_TIME * fitted.gap + 4 * np.spacing(np.abs(at[i]))
@@ -81,6 +93,9 @@ def known_ahead(fitted: Fitted, future: Any, ids: list[Any], at: np.ndarray) -> 
         off = (np.abs(t[place] - at[i]) > slack) | np.isnan(x[place]).any(1)
         if off.any():
             when = fitted.axis.show(at[i][off.argmax()])
-            raise ValueError(f"`future` has no complete row of series {name!r} at {when}.")
+            raise ValueError(
+                f"`future` has no complete row of series {name!r} at {when}: add it, or ask for times that are there "
+                "with `times=`."
+            )
         out[i] = x[place]
     return out
