@@ -121,7 +121,7 @@ OBSERVED = ObservedFlow(LATENT["with a bridge"], UNITS)
 
 CORRECTION = Correction(
     jnp.array([-2.0, 0.0]),
-    *[jnp.array([[0.5] * DIM, [1.5] * DIM])] * 4,
+    *[jnp.array([[0.5] * DIM, [1.0] * DIM])] * 4,
     jnp.ones(DIM),
     jnp.zeros(DIM),
     jnp.ones(DIM),
