@@ -8,6 +8,8 @@ from stochflow import Forecaster
 from stochflow.forecasting.effects import find_effects
 from stochflow.io import ModelFileError, read_archive, write_archive
 
+from .worlds import quick_fit
+
 ROWS = 300
 DAYS = np.arange(ROWS, dtype=float)
 WEEKEND = (DAYS % 7 >= 5).astype(float)
@@ -126,6 +128,32 @@ def test_series_with_units_of_their_own_leap_by_as_much_of_them():
         mine = said[said["shop"] == f"s{i}"]["sales_q0.5"].to_numpy() / size
         weekend = AHEAD["weekend"].to_numpy()[:7] == 1
         assert mine[weekend].mean() - mine[~weekend].mean() == pytest.approx(20.0, abs=2.0)
+
+
+@pytest.mark.parametrize("kind", ["static", "past", "future"])
+def test_a_covariate_that_never_changed_counts_for_nothing(kind):
+    frame = shop(0.0).assign(closed=0.0)
+    with pytest.warns(UserWarning, match="column 'closed' is 0 in all rows: what it does cannot be learnt"):
+        model = quick_fit(frame, **{"id": "shop", "time": "day", "values": "sales", kind: "closed"})
+    ask = {"times": AHEAD["day"], "samples": 20, "random_state": 0}
+    told = [
+        model.predict(
+            frame.assign(closed=value) if kind != "future" else None,
+            **ask,
+            **({"future": AHEAD.assign(closed=value)} if kind == "future" else {}),
+        )
+        for value in (0.0, 1.0)
+    ]
+    assert told[0].equals(told[1])
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e12])
+def test_what_a_covariate_is_counted_in_does_not_matter(size, fitted):
+    frame = shop(20.0).assign(weekend=lambda rows: size * rows["weekend"])
+    model = Forecaster(**QUICK).fit(frame, **COLUMNS)
+    assert model.card_["at_once"]["sales"]["weekend"] * size == pytest.approx(
+        fitted.card_["at_once"]["sales"]["weekend"], rel=1e-3
+    )
 
 
 def test_the_card_says_what_a_covariate_does(fitted, without):

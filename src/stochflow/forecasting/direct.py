@@ -25,7 +25,7 @@ from .learn import Check, LearnConfig, Piece, learn
 from .model import AbstractModel
 from .reading import PAST, Past, places, read_rows
 from .recent import Said, usual_width
-from .units import FINEST_DOUBLE, STILL, Units, keys_of, make_support, mark_of, on_line
+from .units import FINEST_DOUBLE, STILL, Units, covariate_units, keys_of, make_support, mark_of, on_line
 
 # What a density costs, in draws.
 DENSITY = 16
@@ -370,8 +370,7 @@ def _units(series, names, intervals, horizon) -> Units:
     support = make_support(x, names, intervals, finest=FINEST_DOUBLE)
     as_array = lambda array: jnp.asarray(array, jnp.float32)
     line = on_line(support, x)
-    centre, spread = (u.mean(0), np.maximum(u.std(0), 1e-6)) if u.shape[1] else (np.zeros(0), np.ones(0))
-    return Units(support, *map(as_array, (line.mean(0), line.std(0), centre, spread)), horizon=horizon)
+    return Units(support, *map(as_array, (line.mean(0), line.std(0), *covariate_units(u))), horizon=horizon)
 
 
 def _typical(series, units) -> Units:

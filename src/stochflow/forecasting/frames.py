@@ -177,6 +177,23 @@ def warn_of_unread_ids(frame: nw.DataFrame, columns: Columns) -> None:
             )
 
 
+def warn_of_still(panel: Panel, columns: Columns) -> None:
+    """Of a covariate that is the same in all rows nothing can be learnt: say that it counts for nothing."""
+    parts = (
+        (columns.static, panel.static),
+        (columns.past, np.concatenate(panel.past)),
+        (columns.future, np.concatenate(panel.future)),
+    )
+    for names, rows in parts:
+        for name, column in zip(names, rows.T, strict=True):
+            if np.ptp(column) == 0:
+                warnings.warn(
+                    f"column {name!r} is {column[0]:g} in all rows: what it does cannot be learnt, and it does not "
+                    "count.",
+                    stacklevel=4,
+                )
+
+
 def read_panel(
     frame: nw.DataFrame,
     columns: Columns,

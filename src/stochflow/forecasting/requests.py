@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .frames import as_frame, find_columns, read_panel, warn_of_unread_ids
+from .frames import as_frame, find_columns, read_panel, warn_of_still, warn_of_unread_ids
 from .model import Fitted, Table
 from .times import read_times
 
@@ -66,6 +66,8 @@ def read_table(df: Any, *, like: Fitted | Table | None = None, **columns: Any) -
     axis = None if like is None else like.axis
     channels = like.names if like is not None and found.channel else None
     panel, axis, names = read_panel(frame, found, axis, channels=channels)
+    if like is None:
+        warn_of_still(panel, found)
     return Table(panel, found, axis, names, str(frame.implementation))
 
 

@@ -17,6 +17,8 @@ LARGEST = 1e30
 FINEST, FINEST_DOUBLE = 1e-5, 1e-12
 # Of a series in the units of all: a standard deviation below this is none.
 STILL = 1e-6
+# What a covariate that never changed in the fit is divided by: whatever it is later, nothing is known of what it does.
+UNKNOWN = 1e29
 
 
 class Units(eqx.Module):
@@ -40,6 +42,12 @@ class Units(eqx.Module):
 
     def covariates(self, u: np.ndarray) -> np.ndarray:
         return (u - np.asarray(self.covariate_loc)) / np.asarray(self.covariate_scale)
+
+
+def covariate_units(u: Float[np.ndarray, "rows cond"]) -> tuple[np.ndarray, np.ndarray]:
+    """Centre and scale of each covariate."""
+    spread = np.clip(u.std(axis=0), 1 / LARGEST, UNKNOWN)
+    return u.mean(axis=0), np.where(np.ptp(u, axis=0) > 0, spread, UNKNOWN)
 
 
 def on_line(support: Support, x: Float[np.ndarray, "rows dim"]) -> Float[np.ndarray, "rows dim"]:
