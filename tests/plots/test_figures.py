@@ -1,6 +1,7 @@
 """Every figure draws, on its own axes or on those it is given, and leaves no trace in global state."""
 
 import importlib
+import inspect
 import math
 import sys
 
@@ -11,11 +12,14 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex, to_rgb, to_rgba_array
 from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 
+from stochflow import plots
 from stochflow.distillation import Comparison, GapComparison
 from stochflow.metrics import ConsistencyBound, ConsistencyError
 from stochflow.plots import (
@@ -25,8 +29,10 @@ from stochflow.plots import (
     density_slices,
     drift_field,
     error_against_cost,
+    fan_after,
     fan_chart,
     figure,
+    figure_of,
     flow_against_solver,
     likelihood_per_lag,
     phase_portrait,
@@ -35,7 +41,7 @@ from stochflow.plots import (
     training_curve,
     trajectories_side_by_side,
 )
-from stochflow.plots.style import INK, MUTED
+from stochflow.plots.style import COLOURS, DARK, FAINT, INK, MUTED
 
 RNG = np.random.default_rng(20251115)
 TIMES = np.linspace(0, 1, 11)
@@ -80,6 +86,7 @@ MANY = {
     "slices": (4, None, lambda axes: density_slices(CLOUDS, 2 * CLOUDS, times=(0.5, 1), axes=axes)),
     "fan": (3, None, lambda axes: fan_chart(TIMES, PATHS, PATHS[0], axes=axes)),
     "fan without truth": (3, None, lambda axes: fan_chart(TIMES, PATHS, names="xyz", axes=axes)),
+    "fan after": (3, None, lambda axes: fan_after(TIMES, PATHS[0], 1 + TIMES, PATHS, axes=axes)),
     "pit": (5, None, lambda axes: pit_histograms(PITS, axes=axes)),
     "training": (3, None, lambda axes: training_curve(HISTORY, axes=axes)),
     "field on a line": (2, None, lambda axes: drift_field(*LINE, truth=LINE[1:], axes=axes)),
@@ -87,6 +94,8 @@ MANY = {
     "field beside the truth": (2, None, lambda axes: drift_field(*PLANE, truth=PLANE[1:], axes=axes)),
     "distillation": (2, None, lambda axes: flow_against_solver(COMPARISON, axes=axes)),
 }
+# Each of them on new axes, and how many of which kind it asks for.
+EVERY = {name: (1, None, draw) for name, draw in SINGLE.items()} | MANY
 
 
 def pixels(ax: Axes) -> np.ndarray:
@@ -173,6 +182,62 @@ def test_on_a_dark_page_nothing_neutral_is_dark(own):
     assert {to_hex(line.get_color()) for line in reliability(LEVELS).lines} & {INK, MUTED}
 
 
+def colours(page: Figure) -> list[set[str]]:
+    """Of each artist of a page, once it is drawn, all that it shows."""
+    FigureCanvasAgg(page).draw()
+    shown = lambda artist, name: to_rgba_array(getattr(artist, f"get_{name}", lambda: "none")())
+    return [
+        {to_hex(colour) for name in COLOURS for colour in shown(artist, name) if colour[3]}
+        for artist in page.findobj()
+    ]
+
+
+@pytest.mark.parametrize(("count", "projection", "draw"), EVERY.values(), ids=EVERY.keys())
+def test_a_dark_page_has_its_own_neutral_colours_and_the_same_others(count, projection, draw):
+    light = colours(figure_of(draw(None)))
+    with matplotlib.style.context("dark_background"):
+        dark = colours(figure_of(draw(None)))
+    assert dark == [{DARK.get(colour, colour) for colour in each} for each in light]
+
+
+@pytest.mark.parametrize(("count", "projection", "draw"), EVERY.values(), ids=EVERY.keys())
+def test_on_a_dark_page_of_ones_own_everything_can_be_read(count, projection, draw):
+    with matplotlib.style.context("dark_background"):
+        page = Figure(layout="constrained")
+        given = page.subplots(1, count, squeeze=False, subplot_kw={"projection": projection})[0]
+        draw(list(given) if count > 1 else given[0])
+    assert not set().union(*colours(page)) & {INK, MUTED, FAINT}
+    written = {to_hex(text.get_color()) for text in page.findobj(Text) if text.get_text()}
+    assert min(map(luminance, written)) > 0.1
+    grids = [axis.gridlines for ax in given if projection for axis in (ax.xaxis, ax.yaxis, ax.zaxis)]
+    assert all(to_hex(colour) == DARK[FAINT] for grid in grids for colour in grid.get_color())
+
+
+def test_paths_keep_their_colours_on_a_dark_page_that_was_light():
+    page = Figure(facecolor="white")
+    given = list(page.subplots(1, 2, subplot_kw={"projection": "3d"}))
+    with matplotlib.style.context("dark_background"):
+        trajectories_side_by_side(PATHS, PATHS, axes=given)
+    pixels(given[0])
+    assert [len(np.unique(ax.collections[0].get_edgecolor(), axis=0)) for ax in given] == [10, 10]
+
+
+def test_lines_of_the_caller_that_are_coloured_by_values_stay_so():
+    ax = Figure(facecolor="white").subplots()
+    with matplotlib.style.context("dark_background"):
+        own = LineCollection([[(0, 0), (1, 0)], [(0, 1), (1, 1)]], array=[0.0, 1.0])
+        ax.add_collection(own)
+        reliability(LEVELS, ax=ax)
+    pixels(ax)
+    assert len(np.unique(own.get_edgecolor(), axis=0)) == 2
+
+
+def test_every_public_function_that_draws_is_in_the_catalogue():
+    public = {name for name, found in vars(plots).items() if inspect.isfunction(found)}
+    drawn = {name for _, _, draw in EVERY.values() for name in draw.__code__.co_names}
+    assert public - drawn == {"animate_forecast", "figure", "figure_of", "save", "styled", "write_report"}
+
+
 def test_history_without_steps_is_an_error():
     with pytest.raises(ValueError, match="`history` must hold the series 'step'; got loss"):
         training_curve({"loss": [1.0, 2.0]})
@@ -225,6 +290,20 @@ def test_an_animation_has_a_picture_a_time_and_appears_whole(tmp_path):
     with Image.open(path) as gif:
         assert gif.n_frames == 5
     assert [file.name for file in tmp_path.iterdir()] == ["walk.gif"]
+
+
+def test_an_animation_is_dark_where_the_settings_are(tmp_path):
+    from PIL import Image
+
+    truth, samples = a_walk(times=3)
+    with matplotlib.style.context("dark_background"):
+        animate_forecast(tmp_path / "walk.gif", truth, samples, every=0.4)
+    with Image.open(tmp_path / "walk.gif") as gif:
+        for i in range(gif.n_frames):
+            gif.seek(i)
+            shades = np.asarray(gif.convert("L"))
+            assert np.median(shades) < 40
+            assert shades.max() > 200
 
 
 def test_error_against_cost_names_every_point():

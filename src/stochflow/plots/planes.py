@@ -45,7 +45,6 @@ def phase_portrait(
     return ax
 
 
-@styled
 def animate_forecast(
     path: str | os.PathLike,
     truth: Float[AnyArray, "pictures 2"],
@@ -58,13 +57,8 @@ def animate_forecast(
     """A GIF: the cloud of samples as it moves, and the truth among them; `every` is the time between two pictures, and
     `start` that of the first."""
     path, truth, samples = Path(path), np.asarray(truth), np.asarray(samples)
-    (ax,) = figure(size=(4.6, 4.0))
-    cloud = ax.scatter(*samples[:, 0].T, color=MODEL, s=9, alpha=0.45, linewidths=0, label="forecast")
-    (tail,) = ax.plot([], [], color=INK, linewidth=1.2)
-    (head,) = ax.plot([], [], "o", color=INK, markersize=5, label="truth")
-    _frame(ax, truth, samples, names)
-    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
-    words = ax.text(1, 1.02, "", transform=ax.transAxes, ha="right")
+    ax = _stage(truth, samples, names)
+    (cloud,), (tail, head), (words,) = ax.collections, ax.lines, ax.texts
 
     def picture(i):
         cloud.set_offsets(samples[:, i])
@@ -72,12 +66,28 @@ def animate_forecast(
         head.set_data(*truth[i : i + 1].T)
         words.set_text(f"t = {start + i * every:.1f}")
 
-    half = path.with_name(f".{path.stem}.part{path.suffix}")
-    FuncAnimation(figure_of(ax), picture, frames=len(truth)).save(
-        half, writer=PillowWriter(PICTURES_A_SECOND), dpi=80
+    half, page = path.with_name(f".{path.stem}.part{path.suffix}"), figure_of(ax)
+    FuncAnimation(page, picture, frames=len(truth)).save(
+        half,
+        writer=PillowWriter(PICTURES_A_SECOND),
+        dpi=80,
+        savefig_kwargs={"facecolor": page.get_facecolor()},
     )
     os.replace(half, path)
     return path
+
+
+@styled
+def _stage(truth, samples, names) -> Axes:
+    """What an animation moves: the cloud of samples, the tail and the head of the truth, and the time in words."""
+    (ax,) = figure(size=(4.6, 4.0))
+    ax.scatter(*samples[:, 0].T, color=MODEL, s=9, alpha=0.45, linewidths=0, label="forecast")
+    ax.plot([], [], color=INK, linewidth=1.2)
+    ax.plot([], [], "o", color=INK, markersize=5, label="truth")
+    _frame(ax, truth, samples, names)
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0.2)
+    ax.text(1, 1.02, "", transform=ax.transAxes, ha="right")
+    return ax
 
 
 @styled

@@ -14,6 +14,7 @@ import matplotlib
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.collections import Collection
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgba
 from matplotlib.figure import Figure
 
@@ -26,6 +27,7 @@ RASTER_DPI = 220  # of the heavy parts of a vector figure
 
 RC: Any = {
     "figure.facecolor": PAPER,
+    "figure.edgecolor": PAPER,
     "figure.dpi": 110,
     "savefig.facecolor": PAPER,
     "axes.facecolor": "none",
@@ -50,6 +52,7 @@ RC: Any = {
     "ytick.labelsize": 8.5,
     "xtick.major.size": 3,
     "ytick.major.size": 3,
+    "lines.color": BLUE,
     "lines.linewidth": 1.6,
     "lines.markersize": 4.5,
     "legend.frameon": False,
@@ -78,9 +81,10 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
         dark = _is_dark(matplotlib.rcParams["figure.facecolor"])
         with matplotlib.rc_context(RC):
             drawn = draw(*args, **kwargs)
-        for ax in drawn if isinstance(drawn, list | tuple) else [drawn]:
-            if isinstance(ax, Axes) and (dark or _is_dark(figure_of(ax).get_facecolor())):
-                _darken(ax)
+        axes = [ax for ax in (drawn if isinstance(drawn, list | tuple) else [drawn]) if isinstance(ax, Axes)]
+        for page in dict.fromkeys(map(figure_of, axes)):
+            if dark or _is_dark(page.get_facecolor()):
+                _darken(page, [ax for ax in axes if figure_of(ax) is page])
         return drawn
 
     return wrapped
@@ -91,21 +95,36 @@ def _is_dark(colour: Any) -> bool:
     return alpha > 0 and 0.299 * red + 0.587 * green + 0.114 * blue < 0.4
 
 
-def _darken(ax: Axes) -> None:
-    """The neutral colours of all that these axes hold, and of the page that they stand on, exchanged. On a page that is
-    dark already what is white is the caller's and stays so."""
-    page = figure_of(ax)
+def _darken(page: Figure, axes: Sequence[Axes]) -> None:
+    """The neutral colours of all that these axes and their colour bars hold, and of the page that they stand on,
+    exchanged. On a page that is dark already what is white is the caller's and stays so."""
     known = {
         light: dark for light, dark in DARK.items() if light != PAPER or not _is_dark(page.get_facecolor())
     }
-    for artist in [*ax.findobj(), page.patch]:
-        for name in COLOURS:
-            get, put = getattr(artist, f"get_{name}", None), getattr(artist, f"set_{name}", None)
-            if get is not None and put is not None and (new := _exchanged(get(), known)) is not None:
-                put(new)
-    for name in ("xaxis", "yaxis", "zaxis"):
-        if (axis := getattr(ax, name, None)) is not None:  # for ticks that are still to be made
-            axis.set_tick_params(color=DARK[MUTED], labelcolor=DARK[MUTED], grid_color=DARK[FAINT])
+    bars = [bar for ax in axes for bar in getattr(ax, "_colorbars", [])]
+    every = list(dict.fromkeys([*axes, *bars]))
+    for artist in [page.patch, *(found for ax in every for found in ax.findobj())]:
+        _exchange(artist, known)
+    for ax in every:
+        for name in ("xaxis", "yaxis", "zaxis"):
+            if (axis := getattr(ax, name, None)) is not None:
+                _darken_axis(axis)
+
+
+def _exchange(artist: Any, known: dict[str, str]) -> None:
+    if isinstance(artist, Collection):
+        artist.update_scalarmappable()  # one that maps values to colours has that of the settings until it is drawn
+    for name in COLOURS:
+        get, put = getattr(artist, f"get_{name}", None), getattr(artist, f"set_{name}", None)
+        if get is not None and put is not None and (new := _exchanged(get(), known)) is not None:
+            put(new)
+
+
+def _darken_axis(axis: Any) -> None:
+    """For ticks that are still to be made; an axis in space draws its grid in a colour of its own."""
+    axis.set_tick_params(color=DARK[MUTED], labelcolor=DARK[MUTED], grid_color=DARK[FAINT])
+    if (in_space := getattr(axis, "_axinfo", None)) is not None:
+        in_space["grid"]["color"] = DARK[FAINT]
 
 
 def _exchanged(colour: Any, known: dict[str, str]) -> str | None:
