@@ -3,6 +3,7 @@
 import html.parser
 import re
 
+import matplotlib.style
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -92,6 +93,15 @@ def test_neutral_colours_follow_the_theme(drawing, tmp_path):
     assert "prefers-color-scheme: dark" in page
     assert "var(--ink)" in svg
     assert "#1f2328" not in svg
+
+
+def test_a_figure_made_on_a_dark_page_follows_the_theme_too(drawing, tmp_path):
+    with matplotlib.style.context("dark_background"):
+        dark = draw()
+    of_the_page = lambda made: re.findall(
+        r"var\(--\w+\)", write_report(tmp_path / "r.html", "Theme", [Picture(made)]).read_text("utf-8")
+    )
+    assert of_the_page(dark) == of_the_page(drawing)
 
 
 def test_the_same_sections_give_the_same_file(tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from .style import FAINT, INK, MUTED, PAPER, RASTER_DPI
+from .style import DARK, FAINT, INK, MUTED, PAPER, RASTER_DPI
 
 NEUTRALS = {INK: "var(--ink)", MUTED: "var(--muted)", FAINT: "var(--line)", PAPER: "var(--paper)"}
 # Text stays text, and the same figure gives the same file.
@@ -16,7 +16,8 @@ SVG_RC: Any = {"svg.fonttype": "none", "svg.hashsalt": "stochflow"}
 
 
 def to_svg(figure: Figure, prefix: str) -> str:
-    """Inline SVG: neutral colours become the page's variables; `prefix` makes ids unique in the page."""
+    """Inline SVG: neutral colours, of a light page or a dark one, become the page's variables; `prefix` makes ids
+    unique in the page."""
     buffer = io.StringIO()
     with matplotlib.rc_context(SVG_RC):
         figure.savefig(buffer, format="svg", dpi=RASTER_DPI, transparent=True, metadata={"Date": None})
@@ -27,7 +28,7 @@ def to_svg(figure: Figure, prefix: str) -> str:
     svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}-", svg)
     svg = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1var(--sans)", svg)
     for colour, variable in NEUTRALS.items():
-        svg = svg.replace(colour, variable)
+        svg = svg.replace(colour, variable).replace(DARK[colour], variable)
     return svg
 
 
