@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import math
+import re
 import sys
 
 import jax.numpy as jnp
@@ -236,6 +237,41 @@ def test_every_public_function_that_draws_is_in_the_catalogue():
     public = {name for name, found in vars(plots).items() if inspect.isfunction(found)}
     drawn = {name for _, _, draw in EVERY.values() for name in draw.__code__.co_names}
     assert public - drawn == {"animate_forecast", "figure", "figure_of", "save", "styled", "write_report"}
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["on new axes", "on axes of one's own"])
+def test_the_tallest_bars_of_all_panels_fit(own):
+    pits = {"sharp": np.full((50, 1), 0.51), "flat": np.linspace(0, 1, 50)[:, None]}
+    axes = pit_histograms(pits, axes=figure(1, 2) if own else None)
+    (limits,) = {ax.get_ylim() for ax in axes}
+    assert limits[0] == 0
+    assert limits[1] > 20  # all in one of twenty bins
+
+
+# What is wrong, and all that is said about it.
+MISTAKES = {
+    "no lag": (lambda: pit_histograms({}), "`pits_by_lag` must hold at least one lag; got none."),
+    "no lag of levels": (lambda: reliability({}), "`levels_by_lag` must hold at least one lag; got none."),
+    "pits of one dimension": (
+        lambda: pit_histograms({"lag 1": np.ones(9)}),
+        "`pits_by_lag` must hold arrays of shape (n, dim); got (9,) at 'lag 1'.",
+    ),
+    "no names": (
+        lambda: drift_field(*PLANE, names=[]),
+        "`names` must hold one name a dimension, here 2; got 0.",
+    ),
+    "too few names of bars": (
+        lambda: pit_histograms(PITS, names=["x"]),
+        "`names` must hold one name a dimension, here 2; got 1.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("draw", "said"), MISTAKES.values(), ids=MISTAKES.keys())
+@pytest.mark.usefixtures("as_users_have_it")
+def test_one_sentence_says_what_was_wrong(draw, said):
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+        draw()
 
 
 def test_history_without_steps_is_an_error():

@@ -9,10 +9,24 @@ from matplotlib.ticker import LogLocator
 
 from ..metrics import ConsistencyBound, ConsistencyError
 from ..metrics.estimates import AnyArray
-from .style import FAINT, GREY, MODEL, MUTED, PALETTE, TIME, TRUTH, figure, legend_outside, panels, styled
+from .style import (
+    FAINT,
+    GREY,
+    MODEL,
+    MUTED,
+    PALETTE,
+    TIME,
+    TRUTH,
+    figure,
+    legend_outside,
+    names_of,
+    panels,
+    styled,
+)
 
 SURE = 2.576  # standard errors: 99 %
 COLUMNS = 4
+HEADROOM = 1.25  # of the tallest bar: the legend stands above it
 APART = 0.012  # of the range of the gaps, that marks at the same gap stand apart
 
 
@@ -28,27 +42,25 @@ def pit_histograms(
 
     A valley is a law that is too sure, a hill one that is not sure enough, a slope one that is off centre.
     """
+    _require_some(pits_by_lag, "pits_by_lag")
     columns = min(COLUMNS, len(pits_by_lag))
     rows = -(-len(pits_by_lag) // columns)
     axes = panels(axes, len(pits_by_lag), lambda: _grid(rows, columns, len(pits_by_lag)))
     for ax, (lag, pits) in zip(axes, pits_by_lag.items()):
-        pits = np.asarray(pits)
+        pits = _checked_pits(lag, pits)
+        words = names_of(names, [f"x{i + 1}" for i in range(pits.shape[1])])
         error = SURE * np.sqrt((bins - 1) / len(pits))  # of a bar whose height is one
         ax.axhspan(1 - error, 1 + error, color=GREY, alpha=0.25, linewidth=0)
         ax.axhline(1, color=MUTED, linewidth=0.8)
-        for i, (values, colour) in enumerate(zip(pits.T, _cycle(pits.shape[1]))):
+        for values, colour, word in zip(pits.T, _cycle(pits.shape[1]), words):
             heights, edges = np.histogram(values, bins, (0, 1), density=True)
-            ax.stairs(
-                heights,
-                edges,
-                baseline=None,
-                color=colour,
-                linewidth=1.4,
-                label=f"x{i + 1}" if names is None else names[i],
-            )
-        ax.set(title=str(lag), xlim=(0, 1), xticks=(0, 0.5, 1), ylim=(0, max(2.0, 1.08 * ax.dataLim.y1)))
+            ax.stairs(heights, edges, baseline=None, color=colour, linewidth=1.4, label=word)
+        ax.set(title=str(lag), xlim=(0, 1), xticks=(0, 0.5, 1))
         ax.grid(axis="x", visible=False)
         ax.set_xlabel("PIT")
+    highest = max(ax.dataLim.y1 for ax in axes)
+    for ax in axes:  # one limit, as the panels share their axis
+        ax.set_ylim(0, max(2.0, HEADROOM * highest))
     axes[0].set_ylabel("density")
     axes[0].legend(ncols=3, loc="upper center", handlelength=1.2, columnspacing=1)
     return axes
@@ -57,6 +69,7 @@ def pit_histograms(
 @styled
 def reliability(levels_by_lag: Mapping[str, Float[AnyArray, " n"]], *, ax: Axes | None = None) -> Axes:
     """Observed against nominal coverage, a curve a lag; the band holds 99 % of a right law's points."""
+    _require_some(levels_by_lag, "levels_by_lag")
     (ax,) = panels(None if ax is None else [ax], 1, lambda: figure(size=(4.8, 3.6)))
     nominal = np.linspace(0, 1, 101)
     fewest = min(len(levels) for levels in levels_by_lag.values())
@@ -160,6 +173,20 @@ def training_curve(
         axes[0].annotate(label, (at, 1.0), (0, 2), color=MUTED, fontsize="small", **note)
     axes[-1].set_xlabel("step")
     return axes
+
+
+def _require_some(by_lag: Mapping[str, AnyArray], name: str) -> None:
+    if not by_lag:
+        raise ValueError(f"`{name}` must hold at least one lag; got none.")
+
+
+def _checked_pits(lag: str, pits: AnyArray) -> np.ndarray:
+    pits = np.asarray(pits)
+    if pits.ndim != 2 or not len(pits):
+        raise ValueError(
+            f"`pits_by_lag` must hold arrays of shape (n, dim); got {pits.shape} at {str(lag)!r}."
+        )
+    return pits
 
 
 def _running_median(values: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import LineCollection
 
 from ..metrics.estimates import AnyArray
-from .style import INK, MODEL, MUTED, PAPER, TIME, TRUTH, figure, figure_of, panels, styled
+from .style import INK, MODEL, MUTED, PAPER, TIME, TRUTH, figure, figure_of, names_of, panels, styled
 
 MARGIN = 0.08  # of the range, on each side
 TAIL = 12  # pictures that a path leaves behind it
@@ -113,7 +113,7 @@ def drift_field(
             "`points` and `drift` must have shape (n, 1) or (n, m, 2), those of a grid over one or two coordinates; "
             f"got {points.shape} and {drift.shape}."
         )
-    names = [f"coordinate {i}" for i in range(points.ndim - 1)] if names is None else list(names)
+    names = names_of(names, [f"coordinate {i}" for i in range(points.ndim - 1)])
     left, right = panels(axes, 2, lambda: figure(columns=2, size=(4.6, 3.9)))
     known = None if truth is None else tuple(np.asarray(part, float) for part in truth)
     (_draw_curves if points.ndim == 2 else _draw_plane)(left, right, points, drift, rate, known)

@@ -170,6 +170,14 @@ def panels(
     return axes
 
 
+def names_of(names: Sequence[str] | None, usual: Sequence[str]) -> list[str]:
+    """The caller's names, checked for their number, or the usual ones."""
+    names = usual if names is None else names
+    if len(names) != len(usual):
+        raise ValueError(f"`names` must hold one name a dimension, here {len(usual)}; got {len(names)}.")
+    return list(names)
+
+
 def legend_outside(ax: Axes, title: str | None = None) -> None:
     """A legend on the right of the axes, where it covers nothing."""
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0, title=title, alignment="left")
