@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import scoringrules
 import sklearn.base
+from matplotlib.dates import date2num
 
 from stochflow import Forecaster
 from stochflow.forecasting import ForecasterConfig, NotFittedError, direct, draws
@@ -292,6 +293,18 @@ def test_at_the_last_time_the_value_is_the_last(quick):
 def test_a_plot_of_so_many_paths_cannot_be(quick, paths):
     with pytest.raises(ValueError, match="`paths` must be an integer of at least 0"):
         quick.plot(paths=paths)
+
+
+@pytest.mark.parametrize("every", ["12h", "4h"])
+def test_the_fan_of_a_plot_opens_from_the_last_row(quick, every):
+    one = two_channels().query("name == 's1'")
+    start = date2num(one["when"].iloc[-1].tz_localize(None))
+    for ax, name in zip(quick.plot(one, horizon="12h", every=every), ["price", "x"], strict=True):
+        for band in ax.collections:
+            corners = band.get_paths()[0].vertices
+            days = corners[:, 0] - start
+            assert np.allclose([days.min(), days.max()], [0, 0.5])
+            assert np.allclose(corners[days == days.min(), 1], one[name].iloc[-1])
 
 
 def test_paths_go_on_beyond_the_horizon(quick):

@@ -102,6 +102,14 @@ def test_many_missing_channels_ask_for_a_latent_flow_and_the_card_says_why(laten
     assert latent.model_.horizon == 2.0
 
 
+@pytest.mark.parametrize("every", [2.0, 1.0])
+def test_a_latent_flow_plots_a_fan_that_does_not_open_from_a_noisy_reading(latent, every):
+    for ax in latent.plot(horizon=2.0, every=every):
+        corners = [path.vertices for band in ax.collections for path in band.get_paths()]
+        assert np.isclose(min(each[:, 0].min() for each in corners), latent.past_.last[0] + every)
+        assert all(np.ptp(each[:, 1]) > 0 for each in corners)
+
+
 def test_a_latent_flow_forecasts_and_fills_in(latent, partly_seen, tmp_path):
     ask = {"horizon": 4.0, "every": 2.0, "samples": 5}
     said = latent.predict(**ask)

@@ -248,6 +248,48 @@ def test_the_tallest_bars_of_all_panels_fit(own):
     assert limits[1] > 20  # all in one of twenty bins
 
 
+PAST, LATER = np.arange(4.0), np.array([5.0, 6.0])
+
+
+def bands(ax: Axes) -> list[np.ndarray]:
+    """The corners of each band of a fan."""
+    return [path.vertices for band in ax.collections for path in band.get_paths()]
+
+
+def test_a_fan_at_a_single_time_is_seen():
+    for ax, values in zip(fan_chart(np.array([2.0]), PATHS[:, :1], PATHS[0, :1]), PATHS[:, 0].T):
+        inner = bands(ax)[-1]
+        assert np.allclose(inner, [[2.0, level] for level in np.quantile(values, [0.25, 0.75])])
+        assert all(band.get_linewidth()[0] > 5 for band in ax.collections)
+        assert [line.get_marker() for line in ax.lines] == ["o", "o"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_fan_opens_from_the_last_row(number):
+    draws = PATHS[:, :number]
+    for i, ax in enumerate(fan_after(PAST, PATHS[0, :4], LATER[:number], draws, paths=draws[:2])):
+        for corners in bands(ax):
+            assert (corners[:, 0].min(), corners[:, 0].max()) == (PAST[-1], LATER[number - 1])
+            assert np.all(corners[corners[:, 0] == PAST[-1], 1] == PATHS[0, 3, i])
+        for line in ax.lines[1:4]:  # the median and two paths
+            assert line.get_xydata()[0].tolist() == [PAST[-1], PATHS[0, 3, i]]
+
+
+def first_time(ax: Axes) -> float:
+    return min(corners[:, 0].min() for corners in bands(ax))
+
+
+def test_a_fan_opens_from_the_last_row_that_is_complete_and_lies_before_it():
+    seen = PATHS[0, :4, :2].copy()
+    seen[3, 1] = np.nan
+    fan = lambda values, times, **more: fan_after(PAST, values, times, PATHS[:, :2, :2], **more)[0]
+    assert first_time(fan(seen, LATER)) == 2.0
+    assert first_time(fan(seen, LATER, join=False)) == 5.0
+    assert first_time(fan(np.full_like(seen, np.nan), LATER)) == 5.0
+    assert first_time(fan(PATHS[0, :4, :2], np.array([1.5, 2.5]))) == 1.0
+    assert first_time(fan(PATHS[0, :4, :2], np.array([1.0, 2.5]))) == 1.0
+
+
 # What is wrong, and all that is said about it.
 MISTAKES = {
     "no lag": (lambda: pit_histograms({}), "`pits_by_lag` must hold at least one lag; got none."),
@@ -263,6 +305,28 @@ MISTAKES = {
     "too few names of bars": (
         lambda: pit_histograms(PITS, names=["x"]),
         "`names` must hold one name a dimension, here 2; got 1.",
+    ),
+    "samples of one dimension": (
+        lambda: fan_chart(TIMES, PATHS[..., 0]),
+        "`samples` must have shape (n, times, dim), here with 11 times; got (70, 11): a single dimension has an axis "
+        "too, as in `samples[..., None]`.",
+    ),
+    "paths at other times": (
+        lambda: fan_after(TIMES, PATHS[0], 1 + TIMES, PATHS, paths=PATHS[:, 1:]),
+        "`paths` must have shape (n, times, dim), here with 11 times; got (70, 10, 3): a single dimension has an axis "
+        "too, as in `paths[..., None]`.",
+    ),
+    "truth of one dimension": (
+        lambda: fan_chart(TIMES, PATHS, PATHS[0, :, 0]),
+        "`truth` must have shape (times, dim), here (11, 3); got (11,).",
+    ),
+    "a past of one dimension": (
+        lambda: fan_after(TIMES, PATHS[0, :, 0], 1 + TIMES, PATHS),
+        "`past_values` must have shape (times, dim), here (11, 3); got (11,).",
+    ),
+    "too few names of a fan": (
+        lambda: fan_chart(TIMES, PATHS, names=["x"]),
+        "`names` must hold one name a dimension, here 3; got 1.",
     ),
 }
 

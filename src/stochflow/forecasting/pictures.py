@@ -53,6 +53,7 @@ def plot_forecast(
         names=list(fitted.names),
         paths=walks,
         title=title,
+        join=not fitted.model.reads_partial,  # a model of partial rows takes them for noisy readings
         axes=axes,
     )
 

@@ -15,11 +15,12 @@ from scipy.spatial import KDTree
 
 from ..metrics import cv_bandwidth, kde_log_density
 from ..metrics.estimates import AnyArray
-from .style import INK, MODEL, MUTED, TIME, TRUTH, figure, panels, styled
+from .style import INK, MODEL, MUTED, TIME, TRUTH, figure, names_of, panels, styled
 
 SHOWN = 64  # paths a panel, as in the paper's figure
 ABOVE_LEGEND = 22  # points: room for one line of it below a title
 QUANTILES = (0.5, 0.8, 0.95)
+BAR = 9.0  # points: the width of the bands at a single time
 BAND = 0.22  # opacity of one band; they lie on top of one another
 OUTERMOST = 0.005  # share of the points that may lie outside a slice, on each side
 OUTLINED = (0.9, 0.5)  # probability inside the outlines
@@ -99,25 +100,29 @@ def density_slices(
 
 @styled
 def fan_chart(
-    times: Real[AnyArray, " times"],
+    times: Any,
     samples: Float[AnyArray, "n times dim"],
     truth: Float[AnyArray, "times dim"] | None = None,
     *,
     names: Sequence[str] | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """The median and the central 50, 80 and 95 % of the samples against time, one panel a dimension."""
-    times, samples = np.asarray(times), np.asarray(samples)
+    """The median and the central 50, 80 and 95 % of the samples against time, one panel a dimension.
+
+    Times are numbers or dates. At a single one there are a dot and bars.
+    """
+    times, samples = np.asarray(times), _checked_draws("samples", samples, times)
     dim = samples.shape[2]
+    truth = None if truth is None else _checked_rows("truth", truth, (len(times), dim))
+    words = names_of(names, [f"x{i + 1}" for i in range(dim)])
     axes = panels(axes, dim, lambda: figure(dim, 1, size=(6.4, 1.7), sharex=True))
-    for i, ax in enumerate(axes):
+    for i, (ax, word) in enumerate(zip(axes, words)):
         for q in reversed(QUANTILES):
-            low, high = np.quantile(samples[:, :, i], [0.5 - q / 2, 0.5 + q / 2], axis=0)
-            ax.fill_between(times, low, high, color=MODEL, alpha=BAND, linewidth=0)
-        ax.plot(times, np.median(samples[:, :, i], axis=0), color=MODEL, label="median")
+            _band(ax, times, *np.quantile(samples[:, :, i], [0.5 - q / 2, 0.5 + q / 2], axis=0))
+        ax.plot(times, np.median(samples[:, :, i], axis=0), color=MODEL, label="median", **_mark(times))
         if truth is not None:
-            ax.plot(times, np.asarray(truth)[:, i], color=INK, linewidth=1.1, label="truth")
-        ax.set_ylabel(f"x{i + 1}" if names is None else names[i])
+            ax.plot(times, truth[:, i], color=INK, linewidth=1.1, label="truth", **_mark(times))
+        ax.set_ylabel(word)
         ax.margins(x=0)
     axes[-1].set_xlabel("time")
     shades = [1 - (1 - BAND) ** (len(QUANTILES) - i) for i in range(len(QUANTILES))]
@@ -137,27 +142,80 @@ def fan_after(
     names: Sequence[str] | None = None,
     paths: Float[AnyArray, "m times dim"] | None = None,
     title: str | None = None,
+    join: bool = True,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """The last rows of a series and the fan of its forecast, one panel a channel; `paths` lie on top."""
-    past_values, samples = np.asarray(past_values), np.asarray(samples)
+    """The last rows of a series and the fan of its forecast, one panel a channel; `paths` lie on top.
+
+    The fan opens from the last complete row before it, and so do the paths; not if `join` is false, as for a model
+    that takes rows for noisy readings.
+    """
+    samples = _checked_draws("samples", samples, times)
+    past_values = _checked_rows("past_values", past_values, (len(past_times), samples.shape[2]))
+    past_times, times = np.asarray(past_times), np.asarray(times)
+    draws = [samples] if paths is None else [samples, _checked_draws("paths", paths, times)]
+    if join:
+        times, draws = _joined(past_times, past_values, times, draws)
     dim = samples.shape[2]
     axes = panels(axes, dim, lambda: figure(dim, 1, size=(6.4, 1.9), sharex=True))
     observed: Any = dict(color=INK, linewidth=1.1, marker=".", markersize=2.5, label="observed")
     for i, ax in enumerate(axes):  # before the fan, whose legend names what is there
         ax.plot(past_times, past_values[:, i], **observed)
-    fan_chart(times, samples, names=names, axes=axes)
+    fan_chart(times, draws[0], names=names, axes=axes)
     for i, ax in enumerate(axes):
-        for path in [] if paths is None else np.asarray(paths):
-            ax.plot(times, path[:, i], color=MODEL, linewidth=0.6, alpha=0.7)
+        for path in draws[1] if len(draws) > 1 else []:
+            ax.plot(times, path[:, i], color=MODEL, linewidth=0.6, alpha=0.7, **_mark(times, 2.5))
         ax.axvline(past_times[-1], color=MUTED, linewidth=0.6)
         ax.margins(x=0.01)
     if title is not None:
         axes[0].set_title(title, loc="left", pad=ABOVE_LEGEND)
-    if np.issubdtype(np.asarray(times).dtype, np.datetime64):
+    if np.issubdtype(times.dtype, np.datetime64):
         axes[-1].set_xlabel("")
         axes[-1].xaxis.set_major_formatter(ConciseDateFormatter(axes[-1].xaxis.get_major_locator()))
     return list(axes)
+
+
+def _checked_draws(name: str, draws: AnyArray, times: Any) -> np.ndarray:
+    draws = np.asarray(draws)
+    if draws.ndim != 3 or draws.shape[1] != len(times):
+        raise ValueError(
+            f"`{name}` must have shape (n, times, dim), here with {len(times)} times; got {draws.shape}: a single "
+            f"dimension has an axis too, as in `{name}[..., None]`."
+        )
+    return draws
+
+
+def _checked_rows(name: str, rows: AnyArray, shape: tuple[int, int]) -> np.ndarray:
+    rows = np.asarray(rows)
+    if rows.shape != shape:
+        raise ValueError(f"`{name}` must have shape (times, dim), here {shape}; got {rows.shape}.")
+    return rows
+
+
+def _joined(
+    past_times: np.ndarray, past_values: np.ndarray, times: np.ndarray, draws: list[np.ndarray]
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Times and draws that begin at the last complete row, if it lies before them."""
+    complete = np.flatnonzero(~np.isnan(past_values).any(axis=1) & (past_times <= times[0]))
+    if not len(complete) or past_times[complete[-1]] == times[0]:
+        return times, draws
+    row = complete[-1:]
+    start = lambda some: np.broadcast_to(past_values[row], (len(some), 1, past_values.shape[1]))
+    return np.concatenate([past_times[row], times]), [
+        np.concatenate([start(some), some], axis=1) for some in draws
+    ]
+
+
+def _band(ax: Axes, times: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    if len(times) > 1:
+        ax.fill_between(times, low, high, color=MODEL, alpha=BAND, linewidth=0)
+    else:  # of no width, had it no line
+        ax.vlines(times, low, high, color=MODEL, alpha=BAND, linewidth=BAR)
+
+
+def _mark(times: np.ndarray, size: float | None = None) -> dict[str, Any]:
+    """A dot, where there is a single time and so no line."""
+    return {} if len(times) > 1 else {"marker": "o", "markersize": size}
 
 
 def _space_lines(paths: np.ndarray, times: np.ndarray) -> Line3DCollection:
