@@ -17,6 +17,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex, to_rgb, to_rgba_array
 from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
+from matplotlib.quiver import Quiver
 from matplotlib.text import Text
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 
@@ -419,3 +420,22 @@ def test_a_field_is_drawn_where_it_is_and_other_grids_are_refused():
     np.testing.assert_allclose(np.stack([arrows.U, arrows.V], axis=-1), PLANE[1].reshape(-1, 2))
     with pytest.raises(ValueError, match=r"`points` and `drift` must have shape \(n, 1\) or \(n, m, 2\)"):
         drift_field(PLANE[0][0], PLANE[1][0], PLANE[2][0])
+
+
+@pytest.mark.parametrize("times", [1, 10], ids=["beside the law", "beside ten times as much"])
+def test_arrows_lie_within_the_axes_with_their_heads(times):
+    outwards = np.stack([GRID[..., 0], GRID[..., 1] - 1], axis=-1)
+    left, right = drift_field(GRID, outwards, PLANE[2], truth=(times * outwards, PLANE[2]))
+    assert (left.get_xlim(), left.get_ylim()) == (right.get_xlim(), right.get_ylim())
+    pixels(left)
+    box = left.get_window_extent()
+    for arrows in (found for found in left.collections if isinstance(found, Quiver)):
+        # A polygon an arrow, in dots from where it stands.
+        feet = left.transData.transform(arrows.get_offsets())
+        corners = [
+            foot + arrows.get_transform().transform(path.vertices)
+            for foot, path in zip(feet, arrows.get_paths(), strict=True)
+        ]
+        low, high = np.min(np.concatenate(corners), axis=0), np.max(np.concatenate(corners), axis=0)
+        assert np.all(low > box.min)
+        assert np.all(high < box.max)

@@ -15,6 +15,7 @@ from ..metrics.estimates import AnyArray
 from .style import INK, MODEL, MUTED, PAPER, TIME, TRUTH, figure, figure_of, names_of, panels, styled
 
 MARGIN = 0.08  # of the range, on each side
+ARROW = 1.6  # spacings of the grid: the longest arrow of a field
 TAIL = 12  # pictures that a path leaves behind it
 PICTURES_A_SECOND = 15
 
@@ -142,8 +143,10 @@ def _draw_curves(left, right, points, drift, rate, known):
 def _draw_plane(left, right, points, drift, rate, known):
     x, y = points[..., 0], points[..., 1]
     spacing = min(np.ptp(x) / (x.shape[0] - 1), np.ptp(y) / (y.shape[1] - 1))
-    longest = np.hypot(drift[..., 0], drift[..., 1]).max()
-    scale = {"angles": "xy", "scale_units": "xy", "scale": max(longest, 1e-12) / (1.6 * spacing)}
+    fields = [drift] if known is None else [drift, known[0]]
+    longest = max(np.hypot(field[..., 0], field[..., 1]).max() for field in fields)
+    unit = max(longest, 1e-12) / (ARROW * spacing)  # the drift whose arrow is as long as one unit of the axes
+    scale = {"angles": "xy", "scale_units": "xy", "scale": unit}
     if known is not None:
         left.quiver(x, y, *np.moveaxis(known[0], -1, 0), color=TRUTH, width=0.009, **scale, label="truth")
     left.quiver(x, y, *np.moveaxis(drift, -1, 0), color=MODEL, width=0.004, **scale, label="law")
@@ -162,9 +165,10 @@ def _draw_plane(left, right, points, drift, rate, known):
     for axis in range(2):
         ends = points[..., None, :] + np.array([-1, 1])[:, None] * arms[..., None, :, axis]
         right.add_collection(LineCollection(ends.reshape(-1, 2, 2), colors=PAPER, linewidths=1.0))
+    reached = np.concatenate([points, *(points + field / unit for field in fields)]).reshape(-1, 2)
+    low, high = reached.min(axis=0) - spacing, reached.max(axis=0) + spacing  # room for the heads too
     for ax in (left, right):
-        ax.set_xlim(x.min() - spacing, x.max() + spacing)
-        ax.set_ylim(y.min() - spacing, y.max() + spacing)
+        ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
 
 
 def _frame(ax, truth, samples, names):
