@@ -4,12 +4,15 @@ import errno
 import json
 import warnings
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from stochflow import Forecaster, save_model
 from stochflow.cli.data import print_card
+from stochflow.cli.rows import write_rows
 from stochflow.laws import OrnsteinUhlenbeck
 
 from .test_cli import _run
@@ -214,6 +217,26 @@ def test_a_full_disk_is_named_and_leaves_nothing(folder, tmp_path, monkeypatch, 
     said = " ".join(capsys.readouterr().err.split())
     assert "No space left on device, while a file was written: make room, or choose another --out" in said
     assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_named_where_polars_says_it_without_a_number(folder, tmp_path, monkeypatch, capsys):
+    def full(self, part):
+        part.write_text("half of it")
+        raise OSError("No space left on device (os error 28)")
+
+    frame = pl.DataFrame({"t": [1.0]})
+    monkeypatch.setattr(nw.DataFrame, "write_csv", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_rows(frame, tmp_path / "f.csv", as_json=False)
+    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.filename == str(tmp_path / "f.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_out_that_is_no_file_is_refused_before_the_work(folder, monkeypatch, capsys):
+    assert _run(monkeypatch, "fit", folder / "rows.csv", "--time", "time", "--out", "/dev/full") == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "/dev/full is no file that can be replaced; choose another --out" in said
 
 
 def test_a_card_is_read_in_one_order(capsys):

@@ -9,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import stochflow
+from stochflow.cli.distill import load_sde
 from stochflow.cli.main import app
+from stochflow.experiments.distill import _divisor
 
 from .test_cli import _run
 
@@ -87,6 +89,9 @@ def test_what_is_no_sde_is_refused(model, source, message, tmp_path):
         (["--starts", "{model}:starts", "--low", "0"], "--starts takes the place of --low and --high"),
         (["--low", "-1", "--high", "1", "--positive", "7"], "there is no coordinate 7; they are 0 to 0"),
         (["--low", "-1", "--high", "1", "--between", "0:x"], "--between must be like '0:-2:2'"),
+        (["--low", "1", "--high", "1"], "--low must be below --high, number by number; got '1' and '1'"),
+        (["--horizon", "-1"], "--horizon must be positive and finite; got -1"),
+        (["--horizon", "nan"], "--horizon must be positive and finite; got nan"),
     ],
 )
 def test_starts_and_bounds_that_cannot_be_are_refused(model, options, message, tmp_path):
@@ -145,6 +150,24 @@ def test_a_function_that_makes_no_sde_is_named_with_its_file(
     assert said.startswith(f"error: {name!r} in {path}")
     assert said.endswith(f"{message}\n")
     assert said.count("\n") == 1
+
+
+def test_a_file_may_import_what_is_beside_it_and_be_called_as_it_likes(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "beside_it.py").write_text("RATE = 2.0\n")
+    path = tmp_path / "stochflow.py"
+    path.write_text(
+        "from beside_it import RATE\nfrom stochflow import SDE\n"
+        "sde = SDE.autonomous(lambda x: -RATE * x, lambda x: 1 + 0 * x, 1)\n"
+    )
+    loaded = load_sde(f"{path}:sde")
+    assert loaded.drift(0.0, jnp.ones(1), None) == -2.0
+    assert sys.modules["stochflow"] is stochflow
+
+
+@pytest.mark.parametrize(("steps", "most", "expected"), [(300, 250, 150), (41, 250, 41), (20_000, 250, 250)])
+def test_fewer_steps_of_an_example_are_reported_in_equal_parts(steps, most, expected):
+    assert _divisor(steps, most) == expected
 
 
 def test_an_example_that_there_is_not_is_refused():

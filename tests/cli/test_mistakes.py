@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -234,10 +235,32 @@ def test_an_interrupt_is_said_and_has_its_exit_code(monkeypatch, capsys):
     """As typer hands it on: as an exit, not as an exception of its own."""
     entry = importlib.import_module("stochflow.cli.main")
     monkeypatch.setattr(entry, "app", lambda: sys.exit(130))
+    monkeypatch.setattr(os, "_exit", sys.exit)  # that of the command leaves without a word
     with pytest.raises(SystemExit) as caught:
         entry.main()
     assert caught.value.code == 130
     assert "interrupted; run the same command again" in capsys.readouterr().err
+
+
+def test_a_command_that_is_interrupted_at_work_leaves_with_its_exit_code(tmp_path):
+    """Whatever XLA was doing: it crashed now and then while Python was taken apart."""
+    path = tmp_path / "rows.csv"
+    walk = np.random.default_rng(0).normal(size=200).cumsum()
+    path.write_text("ds,y\n" + "\n".join(f"{i},{y}" for i, y in enumerate(walk)))
+    parts = ["fit", str(path), "--out", str(tmp_path / "one"), "--steps", "20000", "--folds", "0"]
+    stopped = subprocess.Popen(
+        [sys.executable, "-m", "stochflow", *parts],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob("one.run/metrics*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    stopped.send_signal(signal.SIGINT)
+    _, said = stopped.communicate(timeout=120)
+    assert stopped.returncode == 130
+    assert "interrupted; run the same command again" in said
 
 
 @pytest.mark.slow

@@ -51,13 +51,23 @@ def test_it_prints_and_goes_to_json(right):
     assert free.break_even == (0.0 if last.solver_seconds > last.flow_seconds else np.inf)
 
 
+def test_a_start_that_explodes_is_named_and_what_was_left_out_is_told(distilled, right):
+    boom = sde.SDE.autonomous(lambda x: jnp.where(x > 0.5, 90 * x**3, -x), lambda x: 0.7 + 0 * x, 1)
+    simulator = dataclasses.replace(distilled.simulator, sde=boom)
+    with pytest.raises(ValueError, match=r"% of the solver's paths from \(.*\) are not finite after 1"):
+        compare(dataclasses.replace(distilled, simulator=simulator), gaps=[1.0], **FAST, key=jr.key(1))
+    partly = dataclasses.replace(right, lost=0.02, folded=0.1)
+    assert "2.0% of the paths were not finite and left out; 10.0% of the states lay beyond" in str(partly)
+    assert "finite" not in str(right)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"gaps": [2.0]}, "`gaps` must be numbers between 0 and the horizon 1, in a list; got"),
         ({"gaps": 1.0}, "`gaps` must be numbers between 0 and the horizon 1, in a list; got 1.0"),
         ({"groups": 1}, "`groups` must be an integer of at least 2; got 1"),
-        ({"samples": 10.5}, "`samples` must be an integer of at least 2; got 10.5"),
+        ({"samples": 10.5}, "`samples` must be an integer of at least 64; got 10.5"),
         ({"batch": 0}, "`batch` must be an integer of at least 1; got 0"),
     ],
 )

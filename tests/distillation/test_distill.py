@@ -8,11 +8,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import stochflow
 from stochflow import SDE, DistillConfig, distill, sde
-from stochflow.distillation.distill import _make_refresh, _prepare
-from stochflow.distillation.pool import Simulator, Units
+from stochflow.distillation.checks import check_density
+from stochflow.distillation.distill import _make_refresh, _prepare, _warn_of
+from stochflow.distillation.pool import Pool, Simulator, Units
 from stochflow.distillation.probe import choose_solver, choose_steps, find_symmetries
 from stochflow.distillation.starts import ROOM, make_starts
 from stochflow.laws import GeometricBrownianMotion, OrnsteinUhlenbeck, Support
@@ -323,12 +325,85 @@ PLAIN = SDE.autonomous(lambda x: -x, lambda x: 0 * x + 0.3, 2)
             {"sde": SDE.autonomous(lambda x: x**5 * 1e3, lambda x: x, 2)},
             "paths are not finite with `dt` 0.03125",
         ),
+        (
+            {"sde": SDE.autonomous(lambda x: jnp.nan * x, lambda x: x, 2)},
+            r"`drift` is not finite at 256 of 256 starts that were tried, such as \(.*\): mend it there",
+        ),
+        (
+            {"sde": SDE.autonomous(lambda x: x.astype(int), lambda x: x, 2)},
+            "`drift` must return real numbers of a floating type; got int",
+        ),
+        (
+            {"sde": SDE.autonomous(lambda x: -x, lambda x: x + 0j, 2)},
+            "`diffusion` must return real numbers of a floating type; got complex",
+        ),
+        ({"horizon": 1e30}, "`dt` of 0.03125 makes 3.2e\\+31 steps of the horizon 1e\\+30"),
+        (
+            {"sde": SDE.autonomous(lambda x: -x, lambda x: jnp.stack([0.3, 0.0]), 2)},
+            "coordinate 1 has no noise, so that there is no density to learn: leave out",
+        ),
+        (
+            {
+                "sde": SDE.autonomous(
+                    lambda x: -x, lambda x: jnp.full((2, 1), 0.3), 2, noise="full", noise_dim=1
+                )
+            },
+            "coordinates 0, 1 determine each other, so that there is no density",
+        ),
+        (
+            {
+                "sde": SDE.autonomous(lambda x: -x, lambda x: jnp.stack([1.0, 2 + x[0]]), 2),
+                "config": dataclasses.replace(TINY, solver="milstein"),
+            },
+            "`solver` must not be milstein where the noise of a coordinate depends on another one",
+        ),
     ],
 )
 def test_what_cannot_be_distilled_says_why_in_a_sentence(change, message, as_users_have_it):
     given = {"sde": PLAIN, "starts": ([-1.0, -1.0], [1.0, 1.0]), "horizon": 1.0, "config": TINY} | change
     with pytest.raises(ValueError, match=message):
         distill(given.pop("sde"), **({"key": jr.key(0)} | given))
+
+
+def test_noise_may_come_by_way_of_other_coordinates(getkey):
+    """A chain of four, of which the last alone is driven, has a density (Hörmander)."""
+    drift = lambda x: jnp.stack([x[1], x[2], x[3], -x[3]])
+    system = SDE.autonomous(drift, lambda x: jnp.eye(4)[:, 3:], 4, noise="full", noise_dim=1)
+    check_density(system, jr.normal(getkey(), (4, 4)), 1.0, key=getkey())
+
+
+def test_an_sde_that_leaves_its_support_is_told_of(getkey):
+    """Of a walk from 0.2 with variance one, what lies below zero: $\\Phi(-0.2/\\sqrt t)$, on the way to $t = 1$."""
+    walk = SDE.autonomous(lambda x: 0 * x, lambda x: 1 + 0 * x, 1, additive=True)
+    units = Units(Support(["positive"]), jnp.zeros(1), jnp.ones(1))
+    starts = make_starts(np.full((1, 1), 0.2), 1, units.support, key=getkey())
+    simulator = Simulator(walk, starts, EulerMaruyama(), 1.0, rows=64, substeps=1, onward=0.0)
+    pool = simulator.pool(4096, units, 1.0, key=getkey())
+    rows = np.arange(1, simulator.length + 1) / 64
+    truth = norm.cdf(-0.2 / np.sqrt(rows)).sum() / (len(rows) + 1)
+    assert abs(float(pool.folded) - truth) < 0.01
+    with pytest.warns(UserWarning, match=r"\d% of the states lie beyond `support` and are mirrored back"):
+        _warn_of(pool)
+
+
+def test_paths_that_are_lost_are_told_of(getkey):
+    pool = Pool(jnp.zeros((3, 8, 1)), jnp.arange(4), jnp.asarray(3), jnp.zeros(()), 2, 1.0)
+    with pytest.warns(UserWarning, match=r"25.0% of the paths are not finite, and the law will be"):
+        _warn_of(pool)
+
+
+def test_a_law_that_depends_on_time_knows_the_latest_that_it_has_seen(getkey):
+    pull = SDE(lambda t, x, u: jnp.sin(t) - x, lambda t, x, u: 0.3 + 0 * x, 1, additive=True)
+    config = dataclasses.replace(TINY, steps=20, log_every=10, warmup_steps=2, onward=0.5)
+    law = distill(pull, starts=([-0.5], [0.5]), horizon=2.0, config=config, key=getkey()).flow
+    assert law.latest == 3.0
+    law.sample(jnp.zeros(1), 1.5, 3.0, key=getkey())
+    with pytest.warns(
+        stochflow.laws.HorizonWarning, match=r"time 4 is later than 3, the latest that this law"
+    ):
+        stochflow.rollout(law, jnp.zeros(1), [0.0, 2.0, 4.0], max_gap=2.0, key=getkey())
+    with pytest.warns(stochflow.laws.HorizonWarning, match="later than 3"):
+        law.log_prob(jnp.zeros(1), jnp.zeros(1), 2.5, 3.5)
 
 
 def test_what_a_drift_raised_is_kept():

@@ -191,6 +191,7 @@ add("dict: many names", lambda m, w: signed({**m, "model": _dict({f"a{i}": None 
 add("dict: path as a name", lambda m, w: signed({**m, "model": _dict({"../a": m["model"]})}, w))
 add("dict: nothing", lambda m, w: signed({**m, "model": _dict({})}, w))
 add("a deep net in many parts", lambda m, w: signed({**m, "model": _dict(_many(m))}, w))
+add("a network a coordinate", lambda m, w: signed({**m, "model": _triangular(m)}, w))
 add("manifest unsigned", lambda m, w: file_of(_json({**m, "about": {"changed": 1}}), w))
 add("checksum of a list", lambda m, w: file_of(_json({**m, "checksum": [1]}), w))
 
@@ -198,6 +199,12 @@ add("checksum of a list", lambda m, w: file_of(_json({**m, "checksum": [1]}), w)
 def _many(manifest: dict) -> dict:
     flow = _edited(manifest, f"{FLOW}/depth", 32)["model"]
     return {f"a{i}": flow for i in range(16)}
+
+
+def _triangular(manifest: dict) -> dict:
+    """With as many networks as coordinates, and thousands of those."""
+    flow = _edited(manifest, f"{FLOW}/coupling", "triangular")
+    return _edited(flow, f"{FLOW}/dim", 4096)["model"]
 
 
 # The weights: their header, and what is in them.

@@ -66,6 +66,9 @@ LAWS = {
     "on a support": Transformed(_flow(), Support(["positive", (-2.0, 9.0)], [3.0, 1.0])),
     "relative": Relative(_flow(), (1,)),
     "standardised flow": Standardised(_flow(), [1.0, 2.0], [0.5, 3.0], 2.5, 10.0),
+    "standardised, not autonomous": Standardised(
+        _flow(autonomous=False), [1.0, 2.0], [0.5, 3.0], 2.5, 10.0, latest=15.0
+    ),
     "standardised twice": Standardised(Standardised(_flow(), [1.0, 2.0], [0.5, 3.0]), [0.0, 1.0], [2.0, 2.0]),
 }
 BRIDGES = {

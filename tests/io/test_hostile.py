@@ -94,6 +94,7 @@ def test_the_corpus_starts_from_a_good_file(good, tmp_path):
         ("kind 1", "it holds 'forecaster'"),
         ("model 6", "must be a list of 1 to 16 parts"),
         ("a deep net in many parts", "at most 256 layers"),
+        ("a network a coordinate", "at most 256 layers"),
     ],
 )
 def test_the_error_says_what_is_wrong(name, words, good, tmp_path):

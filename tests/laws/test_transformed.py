@@ -13,6 +13,7 @@ from stochflow.laws import (
     Support,
     Transformed,
     horizon_of,
+    latest_of,
 )
 
 INF = float("inf")
@@ -63,6 +64,12 @@ def test_a_relative_law_is_the_same_wherever_it_starts(getkey):
     assert jnp.allclose(law.log_prob(near, x_s, 0.0, 1.0), law.log_prob(far, x_s + shift, 0.0, 1.0))
     with pytest.raises(ValueError, match="`coordinates` must lie between 0 and 1; got"):
         Relative(law, (2,))
+
+
+def test_a_transformed_law_has_the_latest_time_of_what_it_wraps():
+    inner = Standardised(GeometricBrownianMotion([0.1], [0.2]), [0.0], [1.0], latest=5.0)
+    assert latest_of(Transformed(inner, ["positive"])) == 5.0
+    assert latest_of(GeometricBrownianMotion([0.1], [0.2])) is None
 
 
 def test_a_transformed_law_has_the_horizon_of_what_it_wraps():

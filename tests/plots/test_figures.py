@@ -54,9 +54,9 @@ ERRORS = {
     "bound": ConsistencyBound(GAPS, GAPS**2, 0.1 * GAPS),
 }
 AT_A_GAP = GapComparison(
-    1.0, 0.02, 0.01, 1e-4, 5e-5, -1e-5, 5e-5, (0.01, 0.02), (0.5, 0.2), 24, 9e-5, 4e-7, 2e-6
+    1.0, 0.02, 0.01, 0.01, 0.01, 1e-4, 5e-5, -1e-5, 5e-5, (0.01, 0.02), (0.5, 0.2), 24, 9e-5, 4e-7, 2e-6
 )  # fmt: skip
-COMPARISON = Comparison((AT_A_GAP, AT_A_GAP), 60.0, 16, 1000, 0.01, 10_000)
+COMPARISON = Comparison((AT_A_GAP, AT_A_GAP), 60.0, 16, 1000, 0.01, 10_000, 0.0, 0.0)
 LEVELS = {f"lag {lag}": RNG.uniform(size=200) for lag in (1, 4, 10)}
 PITS = {f"lag {lag}": RNG.uniform(size=(200, 2)) for lag in (1, 4, 10, 20, 40)}
 HISTORY = {

@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ import typer
 from rich.table import Table
 
 from ..distillation import DistillConfig
-from ..distillation.probe import check_shapes, first_line
+from ..distillation.checks import check_shapes
+from ..distillation.probe import first_line
 from ..sde import SDE
 from ..training.checkpoint import json_text, write_json
 from .flags import Seed, flags_from
@@ -28,6 +30,7 @@ Out = Annotated[
 ]
 # What the law is called in its run folder.
 LAW = "law.stochflow"
+OUTCOME = "outcome.json"
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON and nothing else.")]
 
 
@@ -37,12 +40,19 @@ def register(app: typer.Typer, reproduce: typer.Typer) -> None:
     reproduce.command("distill")(reproduce_distill)
 
 
+def _positive(flag: typer.CallbackParam, value: float) -> float:
+    """The callback of a flag that is a length of time."""
+    if not 0 < value < math.inf:
+        raise typer.BadParameter(f"{flag.opts[0]} must be positive and finite; got {value:g}.")
+    return value
+
+
 def distill_file(
     config: DistillConfig,
     source: Annotated[
         str, typer.Argument(help="`file.py:name` of an SDE, or of a function that returns one.")
     ],
-    horizon: Annotated[float, typer.Option(help="The longest gap.")],
+    horizon: Annotated[float, typer.Option(help="The longest gap.", callback=_positive)],
     low: Annotated[
         str | None, typer.Option(help="Lower corner of the box of starts, such as '0,0.01'.")
     ] = None,
@@ -100,7 +110,12 @@ def _starts(starts: str | None, low: str | None, high: str | None):
     if starts is None:
         if low is None or high is None:
             raise typer.BadParameter("say where paths start: --low and --high, or --starts file.py:name.")
-        return _numbers("low", low, float), _numbers("high", high, float)
+        corners = _numbers("low", low, float), _numbers("high", high, float)
+        if any(not a < b for a, b in zip(*corners, strict=False)):
+            raise typer.BadParameter(
+                f"--low must be below --high, number by number; got {low!r} and {high!r}."
+            )
+        return corners
     if low is not None or high is not None:
         raise typer.BadParameter("--starts takes the place of --low and --high: leave those out.")
     return _named(starts)
@@ -128,6 +143,10 @@ def _support(dim: int, positive: str, between: list[str]) -> list:
 def reproduce_distill(
     only: Annotated[list[str] | None, typer.Option(help="Examples to run; all by default.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Updates, in place of each example's own.")] = None,
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for checkpoints and figures, one within it an example.", callback=writable),
+    ] = Path("runs/distill"),
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -139,16 +158,22 @@ def reproduce_distill(
         raise typer.BadParameter(f"no example {strangers[0]!r}; the examples are {', '.join(known)}.")
     outcomes = {}
     for name in only or known:
-        outcome = study.run_example(known[name], steps=steps, seed=seed, progress=False if as_json else None)
+        outcome = study.run_example(
+            known[name],
+            steps=steps,
+            folder=out / name,
+            seed=seed,
+            progress=False if as_json else None,
+        )
         outcomes[name] = outcome.as_dict()
+        write_json(out / name / OUTCOME, outcomes[name])
         if not as_json:
             headers, rows = outcome.comparison.rows()
             table = Table(*headers, title=name)
             for row in rows:
                 table.add_row(*row)
             console.print(table)
-            last = str(outcome.comparison).splitlines()[-1]
-            console.print(last, highlight=False)
+            console.print(outcome.comparison.summary(), highlight=False)
     if as_json:
         print(json_text({"seed": seed, "machine": study.machine(), "examples": outcomes}))
 
@@ -198,11 +223,14 @@ def _named(source: str) -> Any:
         raise typer.BadParameter(f"give a file and a name in it, `file.py:name`; got {source!r}.")
     if not Path(path).is_file():
         raise typer.BadParameter(f"there is no file {path!r}; give a file and a name in it, `file.py:name`.")
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    # Under a name that no module has, with those beside it at hand, as of any script.
+    spec = importlib.util.spec_from_file_location(f"_distilled_{Path(path).stem}", path)
     if spec is None or spec.loader is None:
         raise typer.BadParameter(f"{path} is no file of Python's; its name must end in .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
+    if (beside := str(Path(path).resolve().parent)) not in sys.path:
+        sys.path.insert(0, beside)
     try:
         spec.loader.exec_module(module)
     except Exception as error:

@@ -64,7 +64,7 @@ def main() -> None:
             app()
     except SystemExit as stop:  # typer has turned Ctrl-C into the exit code that shells know
         if stop.code == INTERRUPTED:
-            _say_interrupted()
+            _leave_interrupted()
         raise
     except (CheckpointError, ValueError, OSError, ImportError, FloatingPointError) as error:
         _say(error)
@@ -77,8 +77,7 @@ def main() -> None:
         )
         sys.exit(1)
     except KeyboardInterrupt:
-        _say_interrupted()
-        sys.exit(INTERRUPTED)
+        _leave_interrupted()
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -87,16 +86,24 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
     Console(stderr=True, emoji=False).print(said, highlight=False, soft_wrap=True)
 
 
-def _say_interrupted() -> None:
+def _leave_interrupted() -> None:
+    """At once: XLA may still be at work on what was interrupted, and would crash while Python is taken apart."""
     said = "interrupted; run the same command again to go on from the last checkpoint, if there was one."
     Console(stderr=True).print(said, highlight=False)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(INTERRUPTED)
 
 
 def _say(error: Exception) -> None:
     """One sentence as it stands: brackets are no markup, and a terminal may break the line where it likes."""
     said = str(error)
     if isinstance(error, OSError) and error.errno in FULL:
-        said = f"{error.strerror}, while {error.filename or 'a file'} was written: make room, or choose another --out."
+        reason = (error.strerror or said).partition(";")[0]
+        said = (
+            f"{reason}, while {error.filename or 'a file'} was written: make room, or choose another --out."
+        )
     elif isinstance(error, OSError) and error.filename is not None:  # without the number of the error
         said = f"{error.filename}: {error.strerror}."
     Console(stderr=True, emoji=False).print(f"[red]error:[/] {escape(said)}", highlight=False, soft_wrap=True)

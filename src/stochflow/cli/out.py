@@ -20,6 +20,8 @@ def writable_file(context: typer.Context, flag: typer.CallbackParam, out: Path |
     if out is not None and not context.resilient_parsing:
         if out.is_dir():
             raise OSError(f"{out} is a folder; choose another {flag.opts[0]}, with a file name.")
+        if out.exists() and not out.is_file():
+            raise OSError(f"{out} is no file that can be replaced; choose another {flag.opts[0]}.")
         _try(out.parent, flag)
     return out
 

@@ -1,7 +1,10 @@
 """Files of rows, CSV or Parquet, as data frames and back."""
 
 import csv
+import errno
 import itertools
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -124,6 +127,9 @@ def write_rows(frame: Any, out: Path | None, as_json: bool, *, quiet: bool = Fal
         try:
             (rows.write_parquet if READERS[out.suffix.lower()] == "Parquet" else rows.write_csv)(part)
             part.replace(out)
+        except OSError as error:  # of polars', which have neither number nor file
+            number = error.errno or int((re.findall(r"os error (\d+)", str(error)) or [errno.EIO])[0])
+            raise OSError(number, os.strerror(number), os.fspath(out)) from error
         finally:
             part.unlink(missing_ok=True)
     if as_json:

@@ -160,6 +160,11 @@ class Trajectories:
         spans = [np.ptp(t[ok]) if ok.any() else 0.0 for t, ok in zip(self.times, self.complete, strict=True)]
         return float(max(spans))
 
+    @property
+    def latest(self) -> float:
+        """Of the complete rows of all series, the longest time since the origin."""
+        return float(max((t[ok].max() for t, ok in zip(self.times, self.complete, strict=True) if ok.any())))
+
     def select(self, index: Sequence[int] | np.ndarray) -> "Trajectories":
         """Some of the series."""
         index = np.asarray(index, int)

@@ -42,14 +42,20 @@ FIRST_STEPS = 4
 CHUNKS = 2
 # In the plane so many lines give the distance to a hundredth; beyond it they are drawn at random.
 DIRECTIONS = 8
+# Of the paths from each start so many must be finite: a law is not compared with what is left of a start that explodes.
+MOST_FINITE = 0.9
+# A share that is shown as zero is not told of.
+LEAST_TOLD = 5e-4
+# Samples of a start, below which kernel densities have too few points a fold.
+LEAST_SAMPLES = 64
 
 
 @dataclasses.dataclass(frozen=True)
 class GapComparison:
     """At one gap: the flow against the fine solver, and against the coarsest Euler–Maruyama that is no worse.
 
-    - `kl`, `kl_floor`: by kernel densities over all starts, in nats, and what two true samples score; `None` above
-        three dimensions, where kernels say nothing.
+    - `kl`, `kl_floor`: by kernel densities over all starts, in nats, and what two true samples score; `kl_std` and
+        `kl_floor_std` are the spread of ten folds. `None` above three dimensions, where kernels say nothing.
     - `energy`, `energy_se`: energy distance to two samples of the fine solver, a mean over starts, in units of the
         coordinates' standard deviations; `floor`, `floor_se`: of the two samples to each other.
     - `pit`, `pit_p`: for each coordinate, Kolmogorov–Smirnov distance of the PIT to the uniform law, and its p-value.
@@ -60,7 +66,9 @@ class GapComparison:
 
     gap: float
     kl: float | None
+    kl_std: float | None
     kl_floor: float | None
+    kl_floor_std: float | None
     energy: float
     energy_se: float
     floor: float
@@ -79,7 +87,12 @@ class GapComparison:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """A [`GapComparison`][stochflow.distillation.GapComparison] a gap, and how they were taken. Prints as a table."""
+    """A [`GapComparison`][stochflow.distillation.GapComparison] a gap, and how they were taken. Prints as a table.
+
+    `lost` and `folded` are shares of the paths that the law was learnt from: those that were not finite and left out,
+    and of states beyond the support that were mirrored back. The solver's draws are held against the law after the
+    same.
+    """
 
     gaps: tuple[GapComparison, ...]
     train_seconds: float
@@ -87,6 +100,8 @@ class Comparison:
     samples: int
     fine_dt: float
     batch: int
+    lost: float
+    folded: float
 
     @property
     def break_even(self) -> float:
@@ -110,7 +125,7 @@ class Comparison:
         rows = [
             (
                 f"{g.gap:g}",
-                "–" if g.kl is None else f"{g.kl:.3f} ({g.kl_floor:.3f})",
+                kl_cell(g.kl, g.kl_std, g.kl_floor, g.kl_floor_std),
                 f"{g.energy:.1e} ± {g.energy_se:.1e}",
                 f"{g.floor:.1e} ± {g.floor_se:.1e}",
                 f"{max(g.pit):.3f}",
@@ -130,9 +145,20 @@ class Comparison:
         lines = [
             "  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in (headers, *rows)
         ]
-        return "\n".join(
-            [*lines, f"trained {self.train_seconds:.0f} s; break-even {_samples(self.break_even)}"]
-        )
+        return "\n".join([*lines, self.summary()])
+
+    def summary(self) -> str:
+        """What training cost and when it has paid, and what was left out or mirrored."""
+        said = f"trained {self.train_seconds:.0f} s; break-even {_samples(self.break_even)}"
+        said += f"; {self.lost:.1%} of the paths were not finite and left out" if self.lost else ""
+        beyond = f"; {self.folded:.1%} of the states lay beyond the support and were mirrored back"
+        return said + (beyond if self.folded >= LEAST_TOLD else "")
+
+
+def kl_cell(kl: float | None, std: float | None, floor: float | None, floor_std: float | None) -> str:
+    """A KL divergence with the spread of its folds, and in brackets what two true samples score."""
+    spread = lambda mean, std: f"{mean:.3f}" + ("" if std is None else f" ± {std:.3f}")
+    return "–" if kl is None else f"{spread(kl, std)} ({spread(floor, floor_std)})"
 
 
 def _samples(number: float) -> str:
@@ -161,7 +187,11 @@ def compare(
     if not isinstance(distilled, Distilled):
         raise ValueError(f"`distilled` must be what `distill` returned; got {distilled!r}.")
     check_key(key)
-    for name, number, least in (("groups", groups, 2), ("samples", samples, 2), ("batch", batch, 1)):
+    for name, number, least in (
+        ("groups", groups, 2),
+        ("samples", samples, LEAST_SAMPLES),
+        ("batch", batch, 1),
+    ):
         require(
             name, number, lambda v, least=least: is_count(v) and v >= least, f"an integer of at least {least}"
         )
@@ -173,7 +203,8 @@ def compare(
     bench = _Bench(distilled, groups, samples, batch)
     compared = [bench.at(gap, jr.fold_in(key, i)) for i, gap in enumerate(gaps)]
     fine_dt = distilled.dt / FINER
-    return Comparison(tuple(compared), distilled.seconds, groups, samples, fine_dt, batch)
+    shares = distilled.lost, distilled.folded
+    return Comparison(tuple(compared), distilled.seconds, groups, samples, fine_dt, batch, *shares)
 
 
 def _checked_gaps(gaps: Any, horizon: float) -> list[float]:
@@ -210,6 +241,7 @@ class _Bench:
         start_key, one_key, two_key, flow_key, em_key, line_key, kl_key, pit_key = jr.split(key, 8)
         x0 = self.distilled.simulator.starts.draw(self.groups, key=start_key)
         truth, again = self.fine(x0, gap, one_key), self.fine(x0, gap, two_key)
+        _require_finite(truth, x0, gap)
         std = np.sqrt(np.nanmean(np.nanvar(np.where(np.isfinite(truth), truth, np.nan), axis=1), axis=0))
         floor = _distance(truth / std, again / std, line_key)
         both = (
@@ -218,11 +250,11 @@ class _Bench:
         distance = lambda ends: _distance(both, ends / std, line_key)
         flow = distance(self.flow(x0, gap, flow_key))
         steps, energy = self._match(x0, gap, max(flow[0], flow[1]), distance, em_key)
-        kl, kl_floor = self._kl(gap, kl_key)
+        kl = self._kl(gap, kl_key)
         pit_statistic, pit_p = self._pit(gap, pit_key)
         timing = self._time(gap, steps)
         return GapComparison(
-            gap, kl, kl_floor, *flow, *floor, pit_statistic, pit_p, steps, energy, *timing
+            gap, *kl, *flow, *floor, pit_statistic, pit_p, steps, energy, *timing
         )  # fmt: skip
 
     def fine(self, x0, gap, key):
@@ -269,7 +301,7 @@ class _Bench:
 
     def _kl(self, gap, key):
         if self.distilled.flow.dim > KDE_DIM:
-            return None, None
+            return None, None, None, None
         start_key, one_key, two_key, flow_key, fold_key, floor_key = jr.split(key, 6)
         number = min(KDE_SAMPLES, self.groups * self.samples)
         x0 = self.distilled.simulator.starts.draw(number, key=start_key)
@@ -278,7 +310,8 @@ class _Bench:
         truth, again = (self.run(scheme, x0, gap, steps, k) for k in (one_key, two_key))
         ours = self.sampler(np.asarray(x0), 0.0, gap, key=flow_key)
         truth, again, ours = (_finite(np.asarray(a)[None])[0] for a in (truth, again, ours))
-        return kde_kl(truth, ours, key=fold_key).mean, kde_floor(truth, again, key=floor_key).mean
+        found = kde_kl(truth, ours, key=fold_key), kde_floor(truth, again, key=floor_key)
+        return found[0].mean, found[0].std, found[1].mean, found[1].std
 
     def _pit(self, gap, key):
         start_key, end_key, pit_key = jr.split(key, 3)
@@ -307,6 +340,17 @@ class _Bench:
         ours = {"flow": lambda: self.sampler(host, 0.0, gap, key=key)}
         least = {name: timing.min for name, timing in interleave(ours | rivals, repeats=REPEATS).items()}
         return least["flow"] / self.batch, min(least[name] for name in rivals) / self.batch
+
+
+def _require_finite(ends, x0, gap):
+    """Of each start, or what is compared is the law of those paths that stay finite."""
+    share = np.isfinite(ends).all(axis=2).mean(axis=1)
+    if (share < MOST_FINITE).any():
+        where = ", ".join(f"{number:.4g}" for number in np.asarray(x0[int(share.argmin())]))
+        raise ValueError(
+            f"{1 - share.min():.0%} of the solver's paths from ({where}) are not finite after {gap:g}, and what is "
+            "left of them is no law to compare with: distil the SDE anew from `starts` from which it does not explode."
+        )
 
 
 def _distance(truth, ends, key) -> tuple[float, float]:

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import os
 import time
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,14 +23,13 @@ from ..training import Problem, RunFolder, train
 from ..training.checkpoint import describe, fingerprint
 from ..training.config import check_key, check_progress, checked_path
 from ..training.devices import my_rows
+from .checks import check_density, check_finite, check_noise, check_shapes
 from .config import DistillConfig
 from .pool import Pool, Simulator, Units
 from .probe import (
     PROBED,
     TEST_PATHS,
     Symmetries,
-    check_noise,
-    check_shapes,
     choose_solver,
     choose_steps,
     find_symmetries,
@@ -40,8 +40,11 @@ from .starts import Starts, make_starts
 # Pairs of paths of their own, the same for every validation.
 VALIDATION_PAIRS = 16_384
 VALIDATION_PATHS = 16_384
-# Share of paths that may be lost to infinity before a law without them is no law of the SDE.
-MOST_LOST = 0.5
+# Share of paths that may be lost to infinity before a law without them is no law of the SDE; and what is told of. Of
+# states that lie beyond the support and are mirrored back a solver's step alone makes fewer than that.
+MOST_LOST, LOST, FOLDED = 0.1, 1e-3, 0.02
+# In more steps than these a horizon would not be simulated within days.
+MOST_STEPS = 2**22
 # Share of the updates that may be on paths of coarse steps.
 COARSE = 0.75
 # A half-line turns from logarithm to line at this quantile of the states: small ones stay apart, large ones unbent.
@@ -53,8 +56,10 @@ class Distilled:
     """A distilled law.
 
     - `flow`: the law in the SDE's own units and times, with its horizon.
-    - `history`: one dictionary a validation; `lost` is the share of paths that were not finite and left out.
-    - `seconds`: all that it took, compilation included. `stopped_early`: whether patience ran out.
+    - `history`: one dictionary a validation; `lost` is the share of paths that were not finite and left out, `folded`
+        that of states which lay beyond the support and were mirrored back.
+    - `seconds`: all that it took, compilation included, and what an interrupted run had trained before.
+        `stopped_early`: whether patience ran out.
     - `dt`, `solver`: what the pairs were made with.
     - `relative`: coordinates that the law sees displacements of only, as nothing in the SDE depended on them at the
         states that were probed: some starts, and others along the paths from there.
@@ -75,7 +80,15 @@ class Distilled:
     @property
     def lost(self) -> float:
         """The share of paths that were left out because they were not finite."""
-        return float(np.mean([row["lost"] for row in self.history])) if self.history else 0.0
+        return self._mean("lost")
+
+    @property
+    def folded(self) -> float:
+        """The share of states that lay beyond the support and were mirrored back."""
+        return self._mean("folded")
+
+    def _mean(self, name: str) -> float:
+        return float(np.mean([row[name] for row in self.history])) if self.history else 0.0
 
 
 def distill(
@@ -127,15 +140,19 @@ def distill(
     model = Relative(flow, relative) if relative else flow
     refresh = _make_refresh(simulator, units, config, path_key)
 
+    first = refresh(0)
+    _warn_of(first)
+
     problem = Problem(
         loss=_loss(config.batch_size),
-        data=refresh(0),
+        data=first,
         refresh=refresh,
         validate=_make_validation(simulator, units, config, held_key),
     )
     run = None if folder is None else RunFolder.create(folder, _record(model, config, horizon))
     trained = train(model, problem, config.run(), key=train_key, folder=run, progress=progress)
-    law = Standardised(trained.model, units.loc, units.scale, float(horizon), float(horizon))
+    latest = None if symmetries.autonomous else simulator.length * simulator.substeps * simulator.dt
+    law = Standardised(trained.model, units.loc, units.scale, float(horizon), float(horizon), latest)
     return Distilled(
         flow=law if units.support.is_everything else Transformed(law, units.support),
         history=trained.history,
@@ -144,7 +161,7 @@ def distill(
         dt=simulator.dt,
         solver=solver_name(simulator.scheme),
         relative=relative,
-        seconds=time.monotonic() - begin,
+        seconds=max(time.monotonic() - begin, trained.history[-1]["seconds"] if trained.history else 0.0),
         stopped_early=trained.stopped_early,
         simulator=simulator,
         support=units.support,
@@ -173,13 +190,20 @@ def _prepare(sde, starts, horizon, support, config, key):
     made = make_starts(starts, sde.dim, region, key=start_key)
     x0 = made.draw(TEST_PATHS, key=draw_key)
     times = horizon * jr.uniform(time_key, (TEST_PATHS,), x0.dtype)
+    check_finite(sde, x0[:PROBED], times[:PROBED])
     states = _states(sde, made, horizon, region, x0, config.onward, key=jr.fold_in(path_key, 1))
     check_noise(sde, states, times[: len(states)])
     symmetries = find_symmetries(sde, states, times[: len(states)])
     scheme = choose_solver(sde, config.solver, symmetries)
+    check_density(sde, x0, horizon, key=jr.fold_in(path_key, 2))
     if config.dt is None:
         steps = choose_steps(sde, scheme, x0, horizon, key=step_key)
     else:
+        if not horizon / config.dt <= MOST_STEPS:
+            raise ValueError(
+                f"`dt` of {config.dt:g} makes {horizon / config.dt:.3g} steps of the horizon {horizon:g}, and at most "
+                f"{MOST_STEPS:,} are taken: choose a longer `dt`, or a shorter `horizon`."
+            )
         steps = math.ceil(horizon / config.dt)
     substeps = max(1, math.ceil(steps / config.rows))
     simulator = Simulator(sde, made, scheme, horizon, config.rows, substeps, config.onward)
@@ -269,7 +293,8 @@ def _loss(batch_size):
         pairs = my_rows(pool.draw(batch_size, step, key=key))
         log_prob = jax.vmap(model.log_prob)
         nll = -log_prob(pairs.x_t, pairs.x_s, pairs.s, pairs.t).mean()
-        return nll, {"nll": nll, "lost": pool.lost.astype(nll.dtype)}
+        shares = {"lost": pool.lost, "folded": pool.folded}
+        return nll, {"nll": nll} | {name: share.astype(nll.dtype) for name, share in shares.items()}
 
     return loss
 
@@ -301,6 +326,22 @@ def _make_validation(simulator, units, config, key):
 def _checked(pool: Pool, dt: float) -> Pool:
     _require_most(2 * int(pool.finite), 2 * pool.order.shape[0], dt)
     return pool
+
+
+def _warn_of(pool: Pool) -> None:
+    """What the first paths say, before a law is learnt from such."""
+    if pool.lost > LOST:
+        warnings.warn(
+            f"{float(pool.lost):.1%} of the paths are not finite, and the law will be that of the others: choose a "
+            "smaller `dt`, another `solver`, or `starts` from which the SDE does not explode.",
+            stacklevel=3,
+        )
+    if pool.folded > FOLDED:
+        warnings.warn(
+            f"{float(pool.folded):.1%} of the states lie beyond `support` and are mirrored back, and the law will be "
+            "that of the mirrored process: widen `support` if the SDE does go there, and choose a smaller `dt` if not.",
+            stacklevel=3,
+        )
 
 
 def _require_most(finite, number, dt):

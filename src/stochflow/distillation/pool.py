@@ -32,11 +32,13 @@ class Units(eqx.Module):
 
 class Pool(eqx.Module):
     """Simulated paths in the flow's units; what a batch is drawn from. `order` says which of the first half to take in
-    turn, those first that are finite, as their mirror images in the second half are; `finite` how many of them."""
+    turn, those first that are finite, as their mirror images in the second half are; `finite` how many of them;
+    `folded` the share of states that lay beyond the support and were mirrored back."""
 
     paths: Float[Array, "rows paths dim"]
     order: Int[Array, " twins"]
     finite: Int[Array, ""]
+    folded: Float[Array, ""]
     rows: int = eqx.field(static=True)
     start_fraction: float = eqx.field(static=True)
 
@@ -138,12 +140,13 @@ class Simulator:
     def pool(self, number: int, units: Units, start_fraction: float, *, key: PRNGKeyArray) -> Pool:
         paths = self.paths(number, key=key)
         finite = jnp.isfinite(paths).all(axis=(0, 2))
-        fold = jax.vmap(jax.vmap(lambda x: units.apply(units.support.fold(x))))
-        folded = fold(paths)
+        each = lambda function: jax.vmap(jax.vmap(function))
+        folded = each(lambda x: units.apply(units.support.fold(x)))(paths)
+        beyond = (finite[None] & ~each(units.support.contains)(paths)).sum() / (paths.shape[0] * finite.sum())
         finite &= jnp.isfinite(folded).all(axis=(0, 2))
         finite = finite.reshape(2, -1).all(axis=0)
         order = jnp.argsort(~finite, stable=True)
-        return Pool(folded, order, finite.sum(), self.rows, start_fraction)
+        return Pool(folded, order, finite.sum(), beyond.astype(paths.dtype), self.rows, start_fraction)
 
 
 def advance(

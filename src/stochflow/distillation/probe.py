@@ -1,4 +1,4 @@
-"""What can be found out about an SDE by calling it: shapes, symmetries, and the step that a solver needs."""
+"""What can be found out about an SDE by calling it: its symmetries, and the solver and the step that it needs."""
 
 import equinox as eqx
 import jax
@@ -19,82 +19,16 @@ TEST_PATHS = 1024
 PROBED, SAME = 256, 1e-5
 # Of a standard deviation: below what a flow of moderate size learns. In an energy distance it is about 5e-6.
 TOLERANCE = 3e-3
+# Solvers of noise that each coordinate has for itself.
+OWN_NOISE = ("milstein", "runge_kutta")
 # Beyond the noise of the test itself, in standard errors.
 BEYOND_NOISE = 2.0
-
-
-def check_shapes(sde: SDE) -> None:
-    """A `ValueError` if drift or diffusion raise, or do not return what `dim` and `noise` promise."""
-    wanted = {
-        "drift": (sde.dim,),
-        "diffusion": (sde.dim,) if sde.noise == "diagonal" else (sde.dim, sde.noise_dim),
-    }
-    for name, shape in wanted.items():
-        got = _shape(sde, name)
-        if got != shape:
-            raise ValueError(
-                f"`{name}` must return shape {shape} for `dim` {sde.dim} and {sde.noise} noise; got {got}."
-            )
-
-
-def _shape(sde: SDE, name: str) -> tuple[int, ...]:
-    """Of what a function of the SDE returns."""
-    x, t = jax.ShapeDtypeStruct((sde.dim,), jnp.result_type(float)), jnp.zeros(())
-    kinds = []
-
-    def call(x):
-        made = getattr(sde, name)(t, x, None)
-        kinds.append(type(made).__name__)
-        return made if isinstance(made, jax.Array | np.ndarray | np.number | int | float) else None
-
-    try:
-        found = jax.eval_shape(call, x)
-    except Exception as error:  # whatever a function of the user's raises
-        # Those that a function of other arguments raises, or one that is not written for tracers.
-        usual = isinstance(error, TypeError | ValueError | IndexError | AttributeError)
-        hint = "; write it with `jax.numpy`, as a function `f(t, x, u)` or, for `SDE.autonomous`, `f(x)`"
-        raise ValueError(
-            f"`{name}` failed at a state of shape {x.shape}: {first_line(error)}{hint if usual else ''}."
-        ) from error
-    if found is None:
-        raise ValueError(f"`{name}` must return an array, as `jnp.stack` makes one; got {kinds[0]}.")
-    return found.shape
 
 
 def first_line(error: Exception) -> str:
     """What was raised, in a line that a sentence may go on after."""
     said = str(error).strip().splitlines()
     return f"{type(error).__name__}: {said[0].rstrip('.')}" if said else type(error).__name__
-
-
-def check_noise(sde: SDE, states: Float[Array, "n dim"], times: Float[Array, " n"]) -> None:
-    """A `ValueError` if there is no noise at any of these states, or if noise that was said to be additive is another
-    at another of them. Values tell that, of a step in the diffusion as well, which has no derivative."""
-    none, largest, differ = _noise(sde, states, times, _shifts(states))
-    if none:
-        raise ValueError(
-            "`diffusion` must not be zero everywhere; it is at all states that were probed, and without noise there is "
-            "no density to learn."
-        )
-    # By rows, as coordinates have units of their own.
-    worst = np.asarray(differ / (largest + jnp.finfo(largest.dtype).tiny))
-    if sde.additive and worst.max() > SAME:
-        raise ValueError(
-            f"`additive` must not be True where the diffusion depends on the state; that of coordinate "
-            f"{int(worst.argmax())} does: leave `additive=True` out."
-        )
-
-
-@eqx.filter_jit
-def _noise(sde, states, times, turns):
-    """Whether there is none and, for each row of the diffusion, its largest size and by how much it differs between
-    states at one time."""
-    rows = jax.vmap(lambda t, x: sde.diffusion(t, x, None).reshape(sde.dim, -1))
-    here = rows(times, states)
-    largest = lambda a: jnp.nanmax(jnp.abs(a), axis=(0, 2), initial=0.0)
-    others = [rows(times, jnp.roll(states, by, axis=0)) for by in turns]
-    differ = jnp.stack([largest(here - other) for other in others]).max(axis=0)
-    return (here == 0).all(), largest(here), differ
 
 
 @eqx.filter_jit
@@ -126,7 +60,7 @@ def find_symmetries(sde: SDE, states: Float[Array, "n dim"], times: Float[Array,
     change when a coordinate, or the time, is that of another state. A step has no derivative and does change."""
     by_state, own, driven, by_time = _derivatives(sde, states, times)
     free = [i for i, value in enumerate(np.asarray(by_state)) if value == 0]
-    turns = _shifts(states)
+    turns = shifts(states)
     swapped = lambda i, by: states.at[:, i].set(jnp.roll(states[:, i], by))
     relative = tuple(i for i in free if all(_same(sde, states, times, swapped(i, by), times) for by in turns))
     autonomous = all(float(value) == 0 for value in by_time) and all(
@@ -138,7 +72,7 @@ def find_symmetries(sde: SDE, states: Float[Array, "n dim"], times: Float[Array,
     return Symmetries(relative, autonomous, own_noise, ring)
 
 
-def _shifts(states) -> tuple[int, ...]:
+def shifts(states) -> tuple[int, ...]:
     """By how many places states are moved to stand beside others."""
     return tuple(max(1, len(states) // share) for share in (2, 3, 7))
 
@@ -181,6 +115,11 @@ def choose_solver(sde: SDE, name: str | None, symmetries: Symmetries) -> Abstrac
             name = "heun" if sde.interpretation == "stratonovich" else "euler_maruyama"
     scheme = find_solver(name)
     scheme.check(sde)
+    if name in OWN_NOISE and not symmetries.own_noise:
+        raise ValueError(
+            f"`solver` must not be {name} where the noise of a coordinate depends on another one: choose "
+            "'euler_maruyama' or 'heun', or leave it out."
+        )
     return scheme
 
 

@@ -12,6 +12,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..distillation import Comparison, DistillConfig, Distilled, compare, distill
+from ..distillation.compare import kl_cell
 from ..distillation.starts import Starts
 from ..laws.transformed import Interval
 from ..sde import SDE, double_well, fitzhugh_nagumo, heston, langevin_chain, lotka_volterra
@@ -112,6 +113,7 @@ class Outcome:
             "steps": d.history[-1]["step"],
             "stopped_early": d.stopped_early,
             "lost": d.lost,
+            "folded": d.folded,
             "held_out_loss": min(row["validation_loss"] for row in d.history),
             "comparison": self.comparison.as_dict(),
         }
@@ -129,7 +131,7 @@ def run_example(
     """Distil an example and hold it against its solver; `steps` in place of its own budget."""
     config = example.config
     if steps is not None:
-        config = dataclasses.replace(config, steps=steps, log_every=min(config.log_every, steps))
+        config = dataclasses.replace(config, steps=steps, log_every=_divisor(steps, config.log_every))
     train_key, compare_key = jr.split(jr.key(seed))
     distilled = distill(
         example.sde,
@@ -143,6 +145,11 @@ def run_example(
     )
     report(f"trained in {distilled.seconds:.0f} s; comparing with the solver")
     return Outcome(distilled, compare(distilled, samples=example.samples, key=compare_key))
+
+
+def _divisor(number: int, most: int) -> int:
+    """The largest number that divides `number` and is no larger than `most`."""
+    return max(each for each in range(1, min(number, most) + 1) if number % each == 0)
 
 
 def machine() -> dict[str, Any]:
@@ -166,7 +173,7 @@ def outcome_rows(outcomes: dict[str, dict[str, Any]]) -> tuple[tuple[str, ...], 
     for name, outcome in outcomes.items():
         comparison = outcome["comparison"]
         for gap in comparison["gaps"]:
-            kl = "–" if gap["kl"] is None else f"{gap['kl']:.3f} ({gap['kl_floor']:.3f})"
+            kl = kl_cell(*(gap.get(name) for name in ("kl", "kl_std", "kl_floor", "kl_floor_std")))
             last = gap is comparison["gaps"][-1]
             pays = "never" if comparison["break_even"] is None else f"{comparison['break_even']:.1e}"
             rows.append(

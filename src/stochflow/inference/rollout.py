@@ -16,7 +16,9 @@ from ..laws import (
     AbstractTransition,
     check_state,
     horizon_of,
+    latest_of,
     warn_beyond_horizon,
+    warn_beyond_latest,
 )
 
 # A gap that rounding changes by more than this share of itself is not the one that was asked for.
@@ -51,6 +53,7 @@ def rollout(
     x0 = check_state("x0", x0, law.dim)
     plan = _plan(_concrete_times(times), max_gap)
     warn_beyond_horizon(plan.starts, plan.ends, horizon_of(law))
+    warn_beyond_latest(plan.ends, latest_of(law))
     starts, ends = _as_seen(law, x0.dtype, plan.starts, plan.ends)
     return jnp.concatenate([x0[None], _walk(law, x0, starts, ends, u, key)[plan.wanted]])
 
@@ -85,6 +88,7 @@ def forecast(
     x0 = check_state("x0", x0, law.dim)
     starts, ends = _turns(_concrete_times(s, times), max_gap)
     warn_beyond_horizon(starts, ends, horizon_of(law))
+    warn_beyond_latest(ends, latest_of(law))
     starts, ends = _as_seen(law, x0.dtype, starts, ends)
     return _leap(law, x0, starts, ends, u, key)
 

@@ -10,7 +10,14 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..flows.nets import with_padded_widths
-from ..laws import AbstractTransition, horizon_of, times_in_order, warn_beyond_horizon
+from ..laws import (
+    AbstractTransition,
+    horizon_of,
+    latest_of,
+    times_in_order,
+    warn_beyond_horizon,
+    warn_beyond_latest,
+)
 
 # Medians on two busy cores, the paper's Lorenz flow, 10⁴ rows: 16.9 ms in chunks of 512, 15.1 of 1024, 13.4
 # of 2048, 14.0 of 4096; the last two change places from run to run. Small chunks spend their time on dispatch;
@@ -62,6 +69,7 @@ class Sampler:
                 f"got {s:g}, {t:g}."
             )
         warn_beyond_horizon(s, t, horizon_of(self.law))
+        warn_beyond_latest(t, latest_of(self.law))
         s, t = (0.0, t - s) if self.law.homogeneous else (s, t)  # float32 is too coarse for unix seconds
         times = np.asarray(s, states.dtype), np.asarray(t, states.dtype)
 

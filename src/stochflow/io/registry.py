@@ -225,9 +225,10 @@ ENTRIES = (
     _flow(BridgeFlow, {}),
     Entry(
         Standardised,
-        {"law": Part(AbstractTransition), **UNITS},
+        {"law": Part(AbstractTransition), **UNITS, "latest": Positive(optional=True)},
         lambda key, law, **units: Standardised(law, jnp.zeros(law.dim), jnp.ones(law.dim), **units),
         positive=("scale",),
+        later={"latest": None},
     ),
     Entry(
         StandardisedBridge,

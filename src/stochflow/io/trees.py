@@ -113,7 +113,9 @@ def _check(spec: Any, role: type = object) -> int:
         where = "lacks" if odd[0] in entry.fields else "does not know"
         raise ModelFileError(f"the config of {spec['class']} {where} {quote(odd[0])}")
     layers = sum(_check_field(name, field, config[name]) for name, field in entry.fields.items())
-    return layers + (config.get("depth", 0) + 1) * (config.get("layers", 0) + 3)
+    # Triangular splines have a network a coordinate.
+    nets = config.get("layers", 0) + 3 + (config["dim"] if config.get("coupling") == "triangular" else 0)
+    return layers + (config.get("depth", 0) + 1) * nets
 
 
 def _check_field(name: str, field: Field, value: Any) -> int:

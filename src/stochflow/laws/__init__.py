@@ -34,6 +34,7 @@ from .horizon import (
     BRIDGE_LESS as BRIDGE_LESS,
     HorizonWarning as HorizonWarning,
     warn_beyond_horizon as warn_beyond_horizon,
+    warn_beyond_latest as warn_beyond_latest,
 )
 from .linear import (
     LinearBridge as LinearBridge,
@@ -47,4 +48,9 @@ from .ornstein_uhlenbeck import (
 from .relative import Relative as Relative
 from .rhythm import Rhythm as Rhythm
 from .standardised import Standardised as Standardised, StandardisedBridge as StandardisedBridge
-from .transformed import Support as Support, Transformed as Transformed, horizon_of as horizon_of
+from .transformed import (
+    Support as Support,
+    Transformed as Transformed,
+    horizon_of as horizon_of,
+    latest_of as latest_of,
+)

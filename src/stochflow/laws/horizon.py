@@ -17,7 +17,7 @@ BRIDGE_LESS = "give the bridge ends that are closer together"
 
 
 class HorizonWarning(UserWarning):
-    """One step is longer than any that the law was trained on."""
+    """One step is longer, or ends later, than any that the law was trained on."""
 
 
 def warn_beyond_horizon(s: ArrayLike, t: ArrayLike, horizon: float | None, way_out: str = CHAIN) -> None:
@@ -29,6 +29,21 @@ def warn_beyond_horizon(s: ArrayLike, t: ArrayLike, horizon: float | None, way_o
         warnings.warn(
             f"a step of {longest:g} is beyond the horizon of {horizon:g} that this law was trained on; "
             f"{way_out.format(horizon=horizon)}.",
+            HorizonWarning,
+            stacklevel=_level_of_the_user(sys._getframe()),
+        )
+
+
+def warn_beyond_latest(t: ArrayLike, latest: float | None) -> None:
+    """Warn if a law that depends on the time itself is asked for a later time than any it was trained on; a traced one
+    is let through."""
+    if latest is None or isinstance(t, Tracer):
+        return
+    end = float(np.max(np.asarray(t), initial=-np.inf))
+    if end > latest + TOLERANCE * abs(latest):
+        warnings.warn(
+            f"the time {end:g} is later than {latest:g}, the latest that this law was trained on, and it depends on "
+            "the time itself; train it on times as late as that.",
             HorizonWarning,
             stacklevel=_level_of_the_user(sys._getframe()),
         )

@@ -8,7 +8,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Scalar, ScalarLike
 from .base import AbstractBridge, AbstractTransition
 from .checks import as_positive, as_vector, check_states
 from .gaps import bridge_gaps, hold_log_prob, hold_sample, pinned_end, time_gap
-from .horizon import BRIDGE_LESS, warn_beyond_horizon
+from .horizon import BRIDGE_LESS, warn_beyond_horizon, warn_beyond_latest
 
 
 class Standardised(AbstractTransition):
@@ -18,8 +18,9 @@ class Standardised(AbstractTransition):
     $$\log p(x_t \mid x_s; s, t) = \log p_z(z_t \mid z_s; s/c, t/c) - \sum_i \log \mathrm{scale}_i$$
 
     `horizon` is the longest gap, in the user's units, that `law` was trained for, or `None` if there is no
-    such limit; a longer gap that is known when the law is called draws a `HorizonWarning`. No gradient
-    reaches `loc` and `scale`.
+    such limit; a longer gap that is known when the law is called draws a `HorizonWarning`. So does a time beyond
+    `latest`, the latest that a law which depends on the time itself was trained on. No gradient reaches `loc` and
+    `scale`.
     """
 
     law: AbstractTransition
@@ -27,6 +28,7 @@ class Standardised(AbstractTransition):
     scale: Float[Array, " dim"]
     time_scale: float = eqx.field(static=True)
     horizon: float | None = eqx.field(static=True)
+    latest: float | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -35,12 +37,14 @@ class Standardised(AbstractTransition):
         scale: ArrayLike | list,
         time_scale: float = 1.0,
         horizon: float | None = None,
+        latest: float | None = None,
     ):
         self.law = law
         self.loc = as_vector("loc", loc, law.dim)
         self.scale = as_positive("scale", scale, law.dim)
         self.time_scale = positive_float("time_scale", time_scale)
         self.horizon = None if horizon is None else positive_float("horizon", horizon)
+        self.latest = None if latest is None else positive_float("latest", latest)
 
     @property
     def dim(self) -> int:
@@ -62,6 +66,7 @@ class Standardised(AbstractTransition):
         noise, x_s = check_states(self.dim, noise=noise, x_s=x_s)
         units = Units(self.loc, self.scale, self.time_scale)
         warn_beyond_horizon(s, t, self.horizon)
+        warn_beyond_latest(t, self.latest)
         # Where no time passes the round trip through `z` would lose the last digit of `x_s`.
         still, start, end = units.step(s, t, self.homogeneous)
         z_t, log_prob = self.law.transform_and_log_prob(noise, units.standardise(x_s), start, end, u)
@@ -89,6 +94,7 @@ class Standardised(AbstractTransition):
     def _pair(self, x_t, x_s, s, t):
         """Whether no time passes, the pair in the law's units, and the log-volume of those."""
         warn_beyond_horizon(s, t, self.horizon)
+        warn_beyond_latest(t, self.latest)
         units = Units(self.loc, self.scale, self.time_scale)
         still, start, end = units.step(s, t, self.homogeneous)
         return still, (units.standardise(x_t), units.standardise(x_s), start, end), units.log_volume()

@@ -210,3 +210,10 @@ def horizon_of(law: AbstractTransition | AbstractBridge) -> float | None:
     if isinstance(law, Transformed):
         return horizon_of(law.law)
     return law.horizon if isinstance(law, Standardised | StandardisedBridge) else None
+
+
+def latest_of(law: AbstractTransition) -> float | None:
+    """The latest time that a law which depends on the time itself was trained on; `None` if it has no limit."""
+    if isinstance(law, Transformed):
+        return latest_of(law.law)
+    return law.latest if isinstance(law, Standardised) else None

@@ -115,7 +115,11 @@ def fit(
         run = RunFolder.create(folder, _record(model, config, validation, starts))
     trained = train(model, problem, config, key=key, folder=run, progress=progress)
     return FitResult(
-        flow=scaling.law(trained.model.flow, max(reach, scaling.horizon) if consistent else scaling.horizon),
+        flow=scaling.law(
+            trained.model.flow,
+            max(reach, scaling.horizon) if consistent else scaling.horizon,
+            latest=trajectories.latest + (reach if consistent else 0.0),
+        ),
         bridge=None if bridge is None else scaling.bridge(trained.model.bridge, reach),
         history=trained.history,
         config=config,
@@ -187,8 +191,9 @@ class _Scaling:
     def states(self, states: np.ndarray) -> Array:
         return jnp.asarray((np.asarray(states, np.float64) - self.loc) / self.scale, jnp.float32)
 
-    def law(self, law: AbstractTransition, horizon: float) -> Standardised:
-        return Standardised(law, jnp.asarray(self.loc), jnp.asarray(self.scale), self.time_scale, horizon)
+    def law(self, law: AbstractTransition, horizon: float, latest: float) -> Standardised:
+        units = jnp.asarray(self.loc), jnp.asarray(self.scale), self.time_scale
+        return Standardised(law, *units, horizon, None if law.homogeneous else latest)
 
     def bridge(self, bridge: AbstractBridge, horizon: float) -> StandardisedBridge:
         units = jnp.asarray(self.loc), jnp.asarray(self.scale), self.time_scale

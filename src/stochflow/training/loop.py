@@ -192,7 +192,7 @@ def _resume(state, folder, about):
         if known.get(what, "1") != about[what]:
             said = {"key": "key or seed"}.get(what, what)
             raise CheckpointError(
-                f"{folder.path} holds a run with another {said}: pass the same {said} to go on with it, or "
+                f"{folder.path} holds a run with another {said}: pass the same {said} to go on with it, delete it, or "
                 "choose another folder."
             )
     return state, folder.rewind_metrics(int(state.step))
