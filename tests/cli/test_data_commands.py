@@ -56,6 +56,14 @@ def test_fit_writes_the_model_that_the_library_would(folder, tmp_path, monkeypat
     )
 
 
+def test_a_half_line_between_bounds_is_written_and_read(folder, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "it.stochflow"
+    columns = ["--id", "station", "--time", "time", "--between", "level:0:inf"]
+    assert _run(monkeypatch, "fit", folder / "rows.csv", "--out", out, *columns, *SMALL, "--json") == 0
+    assert Forecaster.load(out).support == {"level": (0.0, float("inf"))}
+    assert _run(monkeypatch, "forecast", out, "--horizon", "1d", "--json") == 0
+
+
 def test_a_warning_is_one_sentence_too(folder, tmp_path, monkeypatch, capsys):
     args = ["fit", folder / "rows.csv", "--time", "time", "--out", tmp_path / "it.stochflow"]
     with warnings.catch_warnings():

@@ -64,6 +64,19 @@ def test_a_loaded_forecaster_says_the_same(frame, tmp_path):
     assert sorted(set(one["name"])) == sorted(set(frame["name"]))
 
 
+HALF_LINES = [(0.0, np.inf), (-np.inf, 100.0), (-np.inf, np.inf), (np.float64(-1), np.inf)]
+
+
+@pytest.mark.parametrize("interval", HALF_LINES, ids=str)
+def test_a_support_with_a_side_that_is_infinite_comes_back(interval, tmp_path):
+    model = quick_fit(two_channels(), Forecaster(support={"price": interval}), **COLUMNS)
+    model.save(tmp_path / "it")
+    again = Forecaster.load(tmp_path / "it")
+    assert again.get_params() == model.get_params()
+    assert again.model_.support.bounds == model.model_.support.bounds
+    assert again.predict(**ASK).equals(model.predict(**ASK))
+
+
 def at_two_gaps(model):
     """The log-densities of two states, one of each series, at two gaps of the correction."""
     gaps = model.model_.horizon * np.exp(np.asarray(model.model_.law.correction.log_gaps))[[2, 5]]

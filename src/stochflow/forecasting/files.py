@@ -1,7 +1,6 @@
 """A fitted forecaster as a model file, and back."""
 
 import dataclasses
-import datetime
 import json
 import os
 import textwrap
@@ -20,6 +19,7 @@ from .frames import Columns
 from .history import HALF_LIVES, History, Memory
 from .latent import LatentModel, LatentPast
 from .model import AbstractModel, Fitted
+from .stored import read_id, read_params, stored_id, stored_params
 from .times import TimeAxis, is_zone
 from .units import LARGEST, Units
 
@@ -38,7 +38,7 @@ def save_forecaster(forecaster: Forecaster, path: str | os.PathLike) -> None:
     fitted = forecaster.fitted_
     manifest: dict[str, Any] = {
         "kind": KIND,
-        "params": _plain(_params(forecaster)),
+        "params": stored_params(forecaster),
         "columns": dataclasses.asdict(fitted.columns),
         "axis": dataclasses.asdict(fitted.axis),
         "names": list(fitted.names),
@@ -47,7 +47,7 @@ def save_forecaster(forecaster: Forecaster, path: str | os.PathLike) -> None:
         "frame": fitted.frame,
     }
     past: Any = forecaster.past_
-    ids = np.frombuffer(json.dumps([_named_id(name) for name in past.ids]).encode(), np.uint8)
+    ids = np.frombuffer(json.dumps([stored_id(name) for name in past.ids]).encode(), np.uint8)
     more, parts, arrays = _write(fitted.model, past)
     spec, weights = pack(parts, prefix="model.")
     arrays = {name: np.asarray(value) for name, value in arrays.items()} | {"past.ids": ids.astype(np.int32)}
@@ -89,8 +89,7 @@ def load_forecaster(cls: type[Forecaster], path: str | os.PathLike) -> Forecaste
 
 
 def _build(cls, manifest, tensors) -> Forecaster:
-    forecaster = cls(**{name: _named(name, value) for name, value in manifest["params"].items()})
-    forecaster._config()
+    forecaster = read_params(cls, manifest["params"])
     given: dict[str, Any] = manifest["columns"]
     columns = Columns(**{n: tuple(v) if isinstance(v, list) else v for n, v in given.items()})  # type: ignore[arg-type]
     _require_names(columns)
@@ -104,7 +103,7 @@ def _build(cls, manifest, tensors) -> Forecaster:
         raise ValueError(f"frames of {manifest['frame']!r} are not known")
     parts = unpack(manifest["model"], tensors, prefix="model.")
     ids = np.asarray(tensors["past.ids"]).astype(np.uint8).tobytes().decode()
-    ids = [_read_id(name) for name in json.loads(ids)]
+    ids = [read_id(name) for name in json.loads(ids)]
     if len({type(name) for name in ids}) > 1 or len(set(ids)) < len(ids):
         raise ValueError("ids must be of one type, and each there once")
     model, past = (_latent if "flow" in parts else _direct)(manifest, tensors, parts, ids)
@@ -260,55 +259,7 @@ def _require_finite(**arrays: Any) -> None:
             raise ValueError(f"{name!r} holds NaN or infinity")
 
 
-def _params(forecaster: Forecaster) -> dict[str, Any]:
-    """The parameters; a length of time that is neither words nor a number in words. A generator is not kept."""
-    params = forecaster.get_params()
-    if isinstance(params["random_state"], np.random.Generator | np.random.RandomState):
-        params["random_state"] = None
-    if isinstance(params["horizon"], datetime.timedelta | np.timedelta64):
-        return params | {"horizon": forecaster.horizon_}
-    return params
-
-
 def _positive(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise ValueError(f"{name!r} must be a positive number")
     return float(value)
-
-
-def _named_id(name: Any) -> Any:
-    """An id as plain JSON; of a date or a datetime, its kind and its text."""
-    name = _plain(name)
-    if name is None or not isinstance(name, str | int | float | datetime.date):
-        raise ValueError(
-            f"ids must be text, numbers or dates to be saved; got {name!r}: make them strings, and fit."
-        )
-    if not isinstance(name, datetime.date):
-        return name
-    kind = "datetime" if isinstance(name, datetime.datetime) else "date"
-    return {kind: name.isoformat()}
-
-
-def _read_id(name: Any) -> Any:
-    if isinstance(name, bool):
-        raise ValueError(f"{name!r} is no id")
-    if isinstance(name, str | int | float):
-        return name
-    [(kind, text)] = name.items()
-    return {"date": datetime.date, "datetime": datetime.datetime}[kind].fromisoformat(text)
-
-
-def _plain(value: Any) -> Any:
-    """Plain JSON: numbers of NumPy, tuples and mappings included."""
-    if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _named(name: str, value: Any) -> Any:
-    """A parameter as it was given: pairs of bounds are tuples."""
-    if name == "support" and value is not None:
-        return {column: tuple(each) if isinstance(each, list) else each for column, each in value.items()}
-    return value

@@ -102,6 +102,16 @@ class Intervals:
                 _refuse(name, "pairs of finite floats or nulls", pair)
 
 
+def as_pair(low: Any, high: Any) -> list[Any]:
+    """The bounds of an interval as JSON has them: `None` for one that is infinite."""
+    return [side if math.isfinite(float(side)) else None for side in (low, high)]
+
+
+def as_interval(low: Any, high: Any) -> tuple[Any, Any]:
+    """The bounds that `as_pair` wrote."""
+    return -math.inf if low is None else low, math.inf if high is None else high
+
+
 @dataclasses.dataclass(frozen=True)
 class Part:
     """Another module, of a class that has the interface `role`."""

@@ -55,7 +55,20 @@ from ..laws import (
     Transformed,
 )
 from .errors import ModelFileError, quote
-from .fields import Choice, Field, Flag, Intervals, Part, Parts, Positive, Positives, Whole, Wholes
+from .fields import (
+    Choice,
+    Field,
+    Flag,
+    Intervals,
+    Part,
+    Parts,
+    Positive,
+    Positives,
+    Whole,
+    Wholes,
+    as_interval,
+    as_pair,
+)
 
 # Larger than any model of ours by far, and small enough that the shapes of one can be written down.
 DIM, SIZE = Whole(1, 4096), Whole(1, 2**16)
@@ -164,14 +177,6 @@ def _window_channels(part: Any) -> int:
     return part.net.in_size // (part.window * (2 if part.mask_input else 1))
 
 
-def _pair(low: float, high: float) -> list[float | None]:
-    return [side if math.isfinite(side) else None for side in (low, high)]
-
-
-def _interval(low: float | None, high: float | None) -> tuple[float, float]:
-    return -math.inf if low is None else low, math.inf if high is None else high
-
-
 WINDOW = {"channels": SIZE, "dim": DIM, "window": SIZE, "width": SIZE, "depth": Whole(0, DEPTH.most)}
 UNITS = {"time_scale": Positive(), "horizon": Positive(optional=True)}
 
@@ -241,8 +246,8 @@ ENTRIES = (
     Entry(
         Support,
         {"bounds": Intervals()},
-        lambda key, bounds: Support([_interval(*pair) for pair in bounds]),
-        derive={"bounds": lambda support: [_pair(*bound) for bound in support.bounds]},
+        lambda key, bounds: Support([as_interval(*pair) for pair in bounds]),
+        derive={"bounds": lambda support: [as_pair(*bound) for bound in support.bounds]},
         positive=("scale",),
     ),
     Entry(
