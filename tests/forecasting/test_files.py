@@ -31,6 +31,7 @@ FRAMES = {
     "pandas": two_channels(),
     "polars": pl.from_pandas(two_channels()),
     "int ids": renamed(two_channels(), [7, 5, 6]),
+    "bool ids": renamed(two_channels(series=2), [False, True]),
     "date ids": renamed(two_channels(), [datetime.date(2024, 1, day) for day in (3, 1, 2)]),
     "datetime ids": renamed(two_channels(), [pd.Timestamp(2024, 1, day, 6) for day in (3, 1, 2)]),
 }
@@ -227,6 +228,9 @@ DAMAGED = {
     "ids in a deep nest": lambda m, t: t.update({"past.ids": as_ids("[" * 50_000)}),
     "ids that are lists": lambda m, t: t.update({"past.ids": as_ids(json.dumps([[1]] * 3))}),
     "an id too few": lambda m, t: t.update({"past.ids": as_ids('["a", "b"]')}),
+    "an id of 4,000 digits": lambda m, t: t.update({"past.ids": as_ids(f"[1, 2, {'9' * 4000}]")}),
+    "an id that is no number": lambda m, t: t.update({"past.ids": as_ids("[1.0, 2.0, NaN]")}),
+    "an id that cannot be written": lambda m, t: t.update({"past.ids": as_ids(r'["a", "b", "\ud800"]')}),
     "an id of a strange kind": lambda m, t: t.update({"past.ids": as_ids(json.dumps([{"eval": "1"}] * 3))}),
 }
 

@@ -1,6 +1,7 @@
 """Parameters and ids as plain JSON, and back."""
 
 import datetime
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,9 @@ import numpy as np
 
 from ..io.fields import as_interval, as_pair
 from .forecaster import Forecaster
+
+# Of the integers that data frames hold, those of 128 bits are the largest.
+LEAST_ID, LARGEST_ID = -(2**127), 2**128 - 1
 
 
 def stored_params(forecaster: Forecaster) -> dict[str, Any]:
@@ -34,7 +38,7 @@ def read_params(cls: type[Forecaster], params: dict[str, Any]) -> Forecaster:
 def stored_id(name: Any) -> Any:
     """An id as plain JSON; of a date or a datetime, its kind and its text."""
     name = _plain(name)
-    if name is None or not isinstance(name, str | int | float | datetime.date):
+    if not isinstance(name, datetime.date) and not _is_plain_id(name):
         raise ValueError(
             f"ids must be text, numbers or dates to be saved; got {name!r}: make them strings, and fit."
         )
@@ -46,12 +50,21 @@ def stored_id(name: Any) -> Any:
 
 def read_id(name: Any) -> Any:
     """The id that `stored_id` wrote."""
-    if isinstance(name, bool):
-        raise ValueError(f"{name!r} is no id")
-    if isinstance(name, str | int | float):
+    if _is_plain_id(name):
         return name
+    if not isinstance(name, dict):
+        raise ValueError("an id must be text, a number or a date")
     [(kind, text)] = name.items()
     return {"date": datetime.date, "datetime": datetime.datetime}[kind].fromisoformat(text)
+
+
+def _is_plain_id(name: Any) -> bool:
+    """Text that can be written, true or false, or a number that a data frame can hold."""
+    if isinstance(name, str):
+        return not any("\ud800" <= letter <= "\udfff" for letter in name)  # halves of characters
+    if isinstance(name, float):
+        return not math.isnan(name)
+    return isinstance(name, int) and LEAST_ID <= name <= LARGEST_ID
 
 
 def _plain(value: Any) -> Any:
