@@ -182,6 +182,12 @@ def test_wrong_parts_are_refused(getkey):
             GaussianEmission(4, 3, key=getkey()),
             POSTERIORS["filter"](getkey()),
         )
+    with pytest.raises(ValueError, match="`posterior` reads 3 channels where `emission` has 4"):
+        LatentFlow(
+            StochasticFlow(2, key=getkey()),
+            GaussianEmission(2, 4, key=getkey()),
+            FilteringPosterior(3, 2, key=getkey()),
+        )
     with pytest.raises(ValueError, match="`window` must be at least 1"):
         WindowPosterior(3, 2, window=0, key=getkey())
 
@@ -198,6 +204,13 @@ def test_only_independent_posteriors_are_joined(getkey):
         JoinedPosterior(POSTERIORS["smooth"](getkey()))
     with pytest.raises(ValueError, match="one posterior at least"):
         JoinedPosterior()
+
+
+def test_only_posteriors_of_the_same_channels_are_joined(getkey):
+    parts = WindowPosterior(3, 1, mask_input=True, key=getkey()), FilteringPosterior(5, 1, key=getkey())
+    with pytest.raises(ValueError, match="`parts` must read the same channels; got 3, 5"):
+        JoinedPosterior(*parts)
+    assert JoinedPosterior(parts[0]).channels == 3
 
 
 def test_the_last_state_of_a_smoother_is_known_with_its_correlations(getkey):

@@ -64,6 +64,10 @@ def test_a_relative_law_is_the_same_wherever_it_starts(getkey):
     assert jnp.allclose(law.log_prob(near, x_s, 0.0, 1.0), law.log_prob(far, x_s + shift, 0.0, 1.0))
     with pytest.raises(ValueError, match="`coordinates` must lie between 0 and 1; got"):
         Relative(law, (2,))
+    bounded = Transformed(BrownianMotion([0.0, 0.0], jnp.eye(2)), ["real", "positive"])
+    assert Relative(bounded, (0,)).dim == 2
+    with pytest.raises(ValueError, match="`coordinates` must be some that may lie anywhere; coordinate 1 of"):
+        Relative(bounded, (0, 1))
 
 
 def test_a_transformed_law_has_the_latest_time_of_what_it_wraps():

@@ -48,6 +48,10 @@ class LatentFlow(eqx.Module):
                 raise ValueError(
                     f"`{name}` has states of size {part.dim} where `transition` has {transition.dim}."
                 )
+        if posterior.channels not in (None, emission.channels):
+            raise ValueError(
+                f"`posterior` reads {posterior.channels} channels where `emission` has {emission.channels}."
+            )
         self.transition = transition
         self.emission = emission
         self.posterior = posterior

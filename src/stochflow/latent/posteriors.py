@@ -59,6 +59,11 @@ class AbstractPosterior(eqx.Module):
     context: eqx.AbstractVar[int]
     independent: eqx.AbstractVar[bool]
 
+    @property
+    def channels(self) -> int | None:
+        """How many channels it reads; `None` if it takes as many as a model's emission has."""
+        return None
+
     @abc.abstractmethod
     def sample_and_log_prob(self, series: Series, *, key: PRNGKeyArray) -> PathSample:
         """A path of states."""
@@ -125,6 +130,10 @@ class WindowPosterior(AbstractPosterior):
     def context(self) -> int:
         return self.window - 1
 
+    @property
+    def channels(self) -> int:
+        return int(self.net.in_size) // (self.window * (2 if self.mask_input else 1))
+
     def marginals(self, series):
         rows = [series.seen, series.mask.astype(series.seen.dtype)] if self.mask_input else [series.seen]
         rows = jnp.concatenate(rows, axis=1)
@@ -163,6 +172,10 @@ class Reader(eqx.Module):
         self.autonomous = autonomous
         self.mask_input = mask_input
         self.reverse = reverse
+
+    @property
+    def channels(self) -> int:
+        return (self.cell.input_size - 1 - (not self.autonomous)) // (2 if self.mask_input else 1)
 
     def __call__(self, series: Series) -> Float[Array, "rows hidden"]:
         """What it remembers at each row; padding leaves its memory as it was."""
@@ -219,6 +232,10 @@ class FilteringPosterior(AbstractPosterior):
         self.context = 0
         self.independent = True
 
+    @property
+    def channels(self) -> int:
+        return self.reader.channels
+
     def marginals(self, series):
         return _mean_and_std(jax.vmap(self.head)(self.reader(series)))
 
@@ -265,6 +282,10 @@ class SmoothingPosterior(AbstractPosterior):
         self.dim = dim
         self.context = 0
         self.independent = False
+
+    @property
+    def channels(self) -> int:
+        return self.forward.channels
 
     def marginals(self, series):
         mean, covariance = self._moments(series)
@@ -322,7 +343,14 @@ class JoinedPosterior(AbstractPosterior):
             raise ValueError(
                 "`parts` must be posteriors with `independent` states, such as windows and filters."
             )
+        read = {part.channels for part in parts if part.channels is not None}
+        if len(read) > 1:
+            raise ValueError(f"`parts` must read the same channels; got {', '.join(map(str, sorted(read)))}.")
         self.parts = parts
+
+    @property
+    def channels(self) -> int | None:
+        return next((part.channels for part in self.parts if part.channels is not None), None)
 
     @property
     def dim(self) -> int:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from .base import AbstractTransition
 from .checks import check_states
 from .gaps import hold_log_prob, hold_sample, time_gap
+from .transformed import NAMED, Transformed
 
 
 class Relative(AbstractTransition):
@@ -24,6 +25,14 @@ class Relative(AbstractTransition):
     def __init__(self, law: AbstractTransition, coordinates: tuple[int, ...]):
         if not all(0 <= i < law.dim for i in coordinates):
             raise ValueError(f"`coordinates` must lie between 0 and {law.dim - 1}; got {tuple(coordinates)}.")
+        bound = [
+            i for i in coordinates if isinstance(law, Transformed) and law.support.bounds[i] != NAMED["real"]
+        ]
+        if bound:
+            raise ValueError(
+                f"`coordinates` must be some that may lie anywhere; coordinate {bound[0]} of `law` has bounds, which "
+                "do not move with the start."
+            )
         self.law = law
         self.coordinates = tuple(coordinates)
 
