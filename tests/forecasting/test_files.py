@@ -4,6 +4,7 @@ import datetime
 import errno
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from stochflow.forecasting import NotFittedError
 from stochflow.io import ModelFileError, load, peek, read_archive, save, write_archive
 
 from ..io import models
-from ..io.damage import DAMAGE
+from ..io.damage import DAMAGE, signed
+from ..io.test_hostile import refuse
 from .worlds import COLUMNS, ou_frame, quick_fit, two_channels
 
 ASK = {"horizon": "12h", "every": "6h", "samples": 4}
@@ -163,20 +165,26 @@ def test_what_was_not_fitted_is_not_saved(tmp_path):
         Forecaster().save(tmp_path / "it")
 
 
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """The manifest and the weights of a good file."""
+    folder = tmp_path_factory.mktemp("good")
+    quick_fit(two_channels(), Forecaster(depth=2, progress=False), **COLUMNS).save(folder / "it")
+    Forecaster.load(folder / "it")  # whatever is done once a process is not counted
+    with zipfile.ZipFile(folder / "it") as archive:
+        return peek(folder / "it"), archive.read("weights.safetensors")
+
+
+def test_the_corpus_starts_from_a_good_file(good, tmp_path):
+    (tmp_path / "it").write_bytes(signed(*good))
+    Forecaster.load(tmp_path / "it")
+
+
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_hostile_file_is_refused(name, good, tmp_path):
     path = tmp_path / "it"
     path.write_bytes(DAMAGE[name](*good))
-    with pytest.raises(ModelFileError) as caught:
-        Forecaster.load(path)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("good") / "model"
-    save(folder, models.LAWS["standardised flow"], folder=True)
-    return peek(folder), (folder / "weights.safetensors").read_bytes()
+    refuse(path, Forecaster.load)
 
 
 def test_each_loader_says_what_the_other_reads(saved, tmp_path):
@@ -195,7 +203,47 @@ def as_ids(text):
     return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
 
 
+def named(**columns):
+    return lambda m, t: m["columns"].update(columns)
+
+
+def with_param(**params):
+    return lambda m, t: m["params"].update(params)
+
+
 DAMAGED = {
+    "a covariate ahead of which the model knows none": named(future=["a"]),
+    "a covariate of which the model knows none": named(past=["a"]),
+    "a static covariate of which the model knows none": named(static=["a"]),
+    "several series without a column of ids": named(id=None),
+    "a column of values twice": lambda m, t: (named(values=["x", "x"])(m, t), m.update(names=["x", "x"])),
+    "a time that is a value": named(time="x"),
+    "a channel twice": lambda m, t: (
+        named(values=["v"], channel="c")(m, t),
+        m.update(names=["x", "x"]),
+    ),
+    "a channel that is a number": lambda m, t: m.update(names=["price", 3]),
+    "no series": lambda m, t: t.update({"past.ids": as_ids("[]")}),
+    "a card of another kind": lambda m, t: m["card"].update(kind="latent"),
+    "a gap next to nothing": lambda m, t: m.update(gap=1e-300),
+    "a usual gap next to nothing": lambda m, t: m.update(usual_gap=1e-300),
+    "a horizon without end": lambda m, t: m.update(horizon=1e300),
+    "a spread that single precision does not know": lambda m, t: t.update(
+        {"past.spread": 0 * t["past.spread"] + 1e-300}
+    ),
+    "a state that single precision does not know": lambda m, t: t.update(
+        {"past.known": t["past.known"], "past.memory.x": t["past.memory.x"] + np.float64(1e300)}
+    ),
+    "a support that is a fruit": with_param(support={"price": "banana"}),
+    "a support that is a number": with_param(support=3),
+    "a support with three ends": with_param(support={"price": [0, 1, 2]}),
+    "a longest gap that is a list": with_param(horizon=[1]),
+    "a longest gap in no unit": with_param(horizon="3 moons"),
+    "half a step": with_param(steps=0.5),
+    "more steps than can be counted": with_param(steps=10**15),
+    "a network of another size than any": with_param(width=10**9),
+    "an array too many": lambda m, t: t.update({"past.secret": np.zeros(3)}),
+    "a name too many": lambda m, t: m.update(secret=3),
     "no columns": lambda m, t: m.pop("columns"),
     "a column too many": lambda m, t: m["names"].append("z"),
     "a stranger among the parameters": lambda m, t: m["params"].update(colour="red"),
@@ -235,12 +283,17 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
-def test_a_file_that_is_signed_but_wrong_is_refused(damage, saved, tmp_path):
-    manifest, tensors = read_archive(saved)
+def unsigned(path):
+    """What is in a file, to be changed and signed anew."""
+    manifest, tensors = read_archive(path)
     for name in ("format", "format_version", "stochflow", "weights"):
         manifest.pop(name, None)
-    tensors = dict(tensors)
+    return manifest, dict(tensors)
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_file_that_is_signed_but_wrong_is_refused(damage, saved, tmp_path):
+    manifest, tensors = unsigned(saved)
     damage(manifest, tensors)
     write_archive(tmp_path / "it", manifest, tensors)
     with pytest.raises(
@@ -250,7 +303,40 @@ def test_a_file_that_is_signed_but_wrong_is_refused(damage, saved, tmp_path):
     assert len(str(caught.value)) < 800
 
 
+def test_a_series_that_stood_still_for_ever_comes_back(saved, tmp_path):
+    manifest, tensors = unsigned(saved)
+    tensors["past.memory.size"] = 0 * tensors["past.memory.size"]  # where a memory that fades ends
+    write_archive(tmp_path / "it", manifest, tensors)
+    assert np.isfinite(Forecaster.load(tmp_path / "it").predict(**ASK)[["price", "x"]]).all(axis=None)
+
+
+@pytest.mark.parametrize(
+    "params", [{"support": {"x": "banana"}}, {"horizon": [1]}, {"steps": 0}, {"width": 10**9}], ids=str
+)
+def test_parameters_that_could_not_be_read_are_not_written(params, fitted, tmp_path):
+    before = fitted.get_params()
+    try:
+        with pytest.raises(ValueError, match=f"`{next(iter(params))}` must be"):
+            fitted.set_params(**params).save(tmp_path / "it")
+    finally:
+        fitted.set_params(**before)
+    assert not list(tmp_path.iterdir())
+
+
+def with_number(name, number):
+    return lambda t, of: t.update(
+        {of + name: np.where(t[of + name] == t[of + name].max(), number, t[of + name])}
+    )
+
+
 SENSELESS = {
+    "trust without end": with_number("trust", 3e38),
+    "a pull without end": with_number("pull", -3e38),
+    "a witness without end": with_number("witness", 3e38),
+    "a gap without end": with_number("log_gaps", 3e38),
+    "a level without end": with_number("level", -3e38),
+    "noise without end": with_number("noise", 3e38),
+    "a spread without end": with_number("spread", 3e38),
     "gaps that do not rise": lambda t, of: t.update({of + "log_gaps": t[of + "log_gaps"][::-1].copy()}),
     "a spread below zero": lambda t, of: t.update({of + "spread": -t[of + "spread"]}),
     "one spread of zero": lambda t, of: t.update({of + "spread": t[of + "spread"] * (np.arange(2) > 0)}),
@@ -264,10 +350,7 @@ SENSELESS = {
 @pytest.mark.parametrize("damage", SENSELESS.values(), ids=SENSELESS.keys())
 def test_a_correction_that_means_nothing_is_refused(damage, tmp_path):
     path = Path(__file__).parent.parent / "io" / "files" / "format2-forecaster.stochflow"
-    manifest, tensors = read_archive(path)
-    for name in ("format", "format_version", "stochflow", "weights"):
-        manifest.pop(name, None)
-    tensors = dict(tensors)
+    manifest, tensors = unsigned(path)
     write_archive(tmp_path / "whole", manifest, tensors)
     Forecaster.load(tmp_path / "whole")
     damage(tensors, "model.law.correction.")

@@ -60,9 +60,9 @@ COLUMNS = {"id": "name", "time": "when", "values": ["price", "x"]}
 
 
 @functools.cache
-def _law(dim, cond):
+def _law(dim, cond, depth):
     flow = StochasticFlow(
-        dim, cond_dim=cond, width=8, depth=0, layers=0, clock="saturating", coupling="spline",
+        dim, cond_dim=cond, width=8, depth=depth, layers=0, clock="saturating", coupling="spline",
         correlated=dim > 1, tails=True, scales=(0.1, 1.0), key=jr.key(3),
     )  # fmt: skip
     return LocalFlow(flow, jnp.ones(dim, jnp.float32))
@@ -71,7 +71,7 @@ def _law(dim, cond):
 def unlearnt(pieces, usual, ahead, config, *, folder, progress, key):
     """In the place of `learn`: some law of the right shape."""
     dim = pieces[0].values.shape[1]
-    return _law(dim, pieces[0].u.shape[1] - dim), []
+    return _law(dim, pieces[0].u.shape[1] - dim, config.depth), []
 
 
 def quick_fit(df, forecaster=None, **columns):

@@ -1,5 +1,10 @@
-"""How to spoil a good model file: each a named function from its parts to bytes that must be refused."""
+"""How to spoil a good model file: each a named function from its parts to bytes that must be refused.
 
+The file is one of a law (`models.LAWS["standardised flow"]`), or of a forecaster of two channels whose networks have
+two layers.
+"""
+
+import dataclasses
 import hashlib
 import io
 import json
@@ -69,7 +74,7 @@ def _zipped(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> byte
     return file.getvalue()
 
 
-def _with_field(content: bytes, offset: int, form: str, value: int) -> bytes:
+def _with_field(content: bytes, offset: int, form: str, value: float) -> bytes:
     return content[:offset] + struct.pack(form, value) + content[offset + struct.calcsize(form) :]
 
 
@@ -131,20 +136,52 @@ for _name, _text in {
 DELETE = object()
 
 
-def _edited(manifest: dict, path: str, value: object) -> dict:
-    copy = json.loads(json.dumps(manifest))
+@dataclasses.dataclass(frozen=True)
+class Other:
+    """The first of these values that is not there already."""
+
+    values: tuple
+
+
+FLOW = "model/config/law/config"
+# Where the file of a forecaster has what that of a law has elsewhere.
+PLACES = {
+    FLOW: f"{FLOW}/law/config",
+    "model/config/time_scale": "usual_gap",
+    "model/config/horizon": "horizon",
+}
+ARRAYS = {
+    "scale": "units.scale",
+    "loc": "units.loc",
+    "law.net.weights.0": "model.law.law.net.weights.0",
+    "law.stack.layers.1.bound": "model.law.law.stack.noise_layers.1.bound",
+}
+
+
+def _place(manifest: dict, path: str, places: dict[str, str]) -> str:
+    """A path in the file of a law, or what stands for it in that of a forecaster."""
+    if manifest["kind"] != "forecaster":
+        return path
+    found = [name for name in places if f"{path}/".startswith(f"{name}/")]
+    return places[found[0]] + path.removeprefix(found[0]) if found else path
+
+
+def _edited(content: dict, path: str, value: object) -> dict:
+    copy = json.loads(json.dumps(content))
     *parents, last = path.split("/")
     place = copy
     for parent in parents:
         place = place[int(parent)] if isinstance(place, list) else place[parent]
     if value is DELETE:
         del place[last]
+    elif isinstance(value, Other):
+        place[last] = next(each for each in value.values if each != place[last])
     else:
         place[last] = value
+    assert json.dumps(copy) != json.dumps(content)
     return copy
 
 
-FLOW = "model/config/law/config"
 _JOINED = {"class": "JoinedPosterior", "config": {"parts": []}}
 for _ in range(4):
     _JOINED = {"class": "JoinedPosterior", "config": {"parts": [_JOINED] * 9}}
@@ -153,32 +190,46 @@ _SMOOTH = {"class": "SmoothingPosterior", "config": {**_SMOOTH, "autonomous": Tr
 for _path, _values in {
     "format": [DELETE, "other", None, 1, {}],
     "format_version": [DELETE, "1", 1.0, True, None, 0, -1, FORMAT_VERSION + 1, 10**12, [1]],
-    "kind": [DELETE, "forecaster", None, 1],
+    "kind": [DELETE, Other(("forecaster", "model")), None, 1],
     "model": [DELETE, None, [], {}, "StochasticFlow", 3, _JOINED, _SMOOTH],
-    "model/class": [DELETE, None, 3, [], {}, "os.system", "builtins.eval", "Mystery", "x" * 10**5, "dict"],
+    "model/class": [
+        DELETE,
+        None,
+        3,
+        [],
+        {},
+        "os.system",
+        "builtins.eval",
+        "Mystery",
+        "x" * 10**5,
+        Other(("dict", "Relative")),
+    ],
     "model/config": [DELETE, None, [], {}, 3],
     "model/config/law": [DELETE, None, 3, [], _SMOOTH, {"class": "dict", "config": {}}],
-    "model/config/time_scale": [DELETE, None, 0.0, -1.0, 1, True, "1.0", []],
+    "model/config/time_scale": [DELETE, None, 0.0, -1.0, 1, True, "1.0", [], 1e-300, 1e300],
     "model/config/horizon": [DELETE, 0.0, -1.0, True, "1.0"],
     "model/config/more": [1],
     FLOW: [{}, {"dim": 2}],
     f"{FLOW}/dim": [DELETE, None, 0, -1, True, 2.0, "2", 3, 4096, 4097, 10**9],
     f"{FLOW}/width": [0, -8, True, "8", 8.0, 9, 65536, 10**9, 2**53],
     f"{FLOW}/depth": [0, 1, 32, 33, 10**9],
-    f"{FLOW}/layers": [-1, 0, 1, 3, 80, 128, 10**9],
+    f"{FLOW}/layers": [-1, Other((0, 2)), 1, 3, 80, 128, 10**9],
     f"{FLOW}/cond_dim": [-1, 1, 4096, False, None],
     f"{FLOW}/autonomous": [False, 1, None, "true"],
     f"{FLOW}/octaves": [-1, 1, 32, 10**9, True],
     f"{FLOW}/lenses": [-1, 1, 256, 257, 10**9, True],
     f"{FLOW}/spline_layers": [-1, 0, 129, 10**9, True],
-    f"{FLOW}/periods": [None, 3, [0.0], [-1.0], [1], ["1"], [1.0] * 65, [1.0] * 10**5, {"a": 1}],
-    f"{FLOW}/clock": [None, "saturating", "os", 3, []],
-    f"{FLOW}/coupling": ["spline", "", None],
-    f"{FLOW}/tails": [True, 0, None],
+    f"{FLOW}/periods": [None, 3, [0.0], [-1.0], [1], ["1"], [1.0] * 65, [1.0] * 10**5, {"a": 1}, [1e-300]],
+    f"{FLOW}/clock": [None, Other(("saturating", "linear")), "os", 3, []],
+    f"{FLOW}/coupling": [Other(("spline", "affine")), "", None],
+    f"{FLOW}/tails": [Other((True, False)), 0, None],
     f"{FLOW}/key": [0],
 }.items():
     for _i, _value in enumerate(_values):
-        add(f"{_path} {_i}", lambda m, w, p=_path, v=_value: signed(_edited(m, p, v), w))
+        add(
+            f"{_path} {_i}",
+            lambda m, w, p=_path, v=_value: signed(_edited(m, _place(m, p, PLACES), v), w),
+        )
 for _path, _values in {
     "weights": [DELETE, None, {}, 3, {"size": 1}],
     "weights/size": [DELETE, None, True, -1, 0, 1.5, "1", 2**30, 2**31, 2**53],
@@ -197,7 +248,7 @@ add("checksum of a list", lambda m, w: file_of(_json({**m, "checksum": [1]}), w)
 
 
 def _many(manifest: dict) -> dict:
-    flow = _edited(manifest, f"{FLOW}/depth", 32)["model"]
+    flow = _edited(manifest, _place(manifest, f"{FLOW}/depth", PLACES), 32)["model"]
     return {f"a{i}": flow for i in range(16)}
 
 
@@ -243,7 +294,7 @@ for _path, _values in {
     "__metadata__": [{}, {"a": "b"}],
     "x" * 300: [{"dtype": "F64", "shape": [0], "data_offsets": [0, 0]}],
     "new\nline": [{"dtype": "F64", "shape": [0], "data_offsets": [0, 0]}],
-    "scale/dtype": ["F32", "I64", "BOOL", "F16", "OBJECT", None, 3, []],
+    "scale/dtype": [Other(("F32", "F64")), "I64", "BOOL", "F16", "OBJECT", None, 3, []],
     "scale/shape": [
         [1, 2],
         [2, 1],
@@ -275,19 +326,25 @@ for _path, _values in {
     for _i, _value in enumerate(_values):
         add(
             f"header: {_path[:20]} {_i}",
-            lambda m, w, p=_path, v=_value: signed(m, _header_edited(w, p, v)),
+            lambda m, w, p=_path, v=_value: signed(m, _header_edited(w, _place(m, p, ARRAYS), v)),
         )
 
 
 def _with_numbers(weights: bytes, name: str, value: float) -> bytes:
     header, body = _parts(weights)
     begin, _ = header[name]["data_offsets"]
-    start = len(weights) - len(body) + begin
-    return weights[:start] + struct.pack("<d", value) + weights[start + 8 :]
+    form = {"F32": "<f", "F64": "<d"}[header[name]["dtype"]]
+    return _with_field(weights, len(weights) - len(body) + begin, form, value)
 
 
 for _name, _value in {"NaN": np.nan, "Inf": np.inf, "-Inf": -np.inf}.items():
     for _array in ("law.net.weights.0", "law.stack.layers.1.bound", "loc"):
-        add(f"{_name} in {_array}", lambda m, w, a=_array, v=_value: signed(m, _with_numbers(w, a, v)))
+        add(
+            f"{_name} in {_array}",
+            lambda m, w, a=_array, v=_value: signed(m, _with_numbers(w, _place(m, a, ARRAYS), v)),
+        )
 for _value in (0.0, -1.0):
-    add(f"scale of {_value}", lambda m, w, v=_value: signed(m, _with_numbers(w, "scale", v)))
+    add(
+        f"scale of {_value}",
+        lambda m, w, v=_value: signed(m, _with_numbers(w, _place(m, "scale", ARRAYS), v)),
+    )

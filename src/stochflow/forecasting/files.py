@@ -11,19 +11,34 @@ import numpy as np
 
 from ..flows import LocalFlow
 from ..io import ModelFileError, pack, read_archive, unpack, write_archive
+from ..io.archive import RESERVED
 from ..io.errors import naming, quote
+from ..latent import ObservedFlow
+from ..laws import Support
 from .direct import DirectModel, DirectPast
 from .effects import Effects
 from .forecaster import Forecaster, NotFittedError
 from .frames import Columns
-from .history import HALF_LIVES, History, Memory
+from .history import History, Memory
 from .latent import LatentModel, LatentPast
 from .model import AbstractModel, Fitted
+from .sound import (
+    check_columns,
+    check_direct,
+    check_ids,
+    check_model,
+    knots,
+    positive,
+    require_finite,
+    require_parts,
+)
 from .stored import read_id, read_params, stored_id, stored_params
 from .times import TimeAxis, is_zone
-from .units import LARGEST, Units
+from .units import Units
 
 KIND = "forecaster"
+# What the manifest holds of a forecaster of either kind.
+SHARED = ("kind", "params", "columns", "axis", "names", "gap", "card", "frame", "model")
 # No time is later, in whatever it is counted.
 LATEST = 1e15
 # Characters of what went wrong that an error repeats.
@@ -92,32 +107,38 @@ def _build(cls, manifest, tensors) -> Forecaster:
     forecaster = read_params(cls, manifest["params"])
     given: dict[str, Any] = manifest["columns"]
     columns = Columns(**{n: tuple(v) if isinstance(v, list) else v for n, v in given.items()})  # type: ignore[arg-type]
-    _require_names(columns)
-    axis = TimeAxis(**manifest["axis"])
+    axis, names = TimeAxis(**manifest["axis"]), tuple(manifest["names"])
     if axis.zone is not None and (not isinstance(axis.zone, str) or not is_zone(axis.zone)):
         raise ValueError(f"the time zone {axis.zone!r} is not known")
-    names = tuple(str(name) for name in manifest["names"])
-    if columns.channel is None and names != columns.values:
-        raise ValueError(f"channels {names} of the columns {columns.values}")
+    check_columns(columns, names)
     if manifest["frame"] not in FRAMES:
         raise ValueError(f"frames of {manifest['frame']!r} are not known")
     parts = unpack(manifest["model"], tensors, prefix="model.")
     ids = np.asarray(tensors["past.ids"]).astype(np.uint8).tobytes().decode()
     ids = [read_id(name) for name in json.loads(ids)]
-    if len({type(name) for name in ids}) > 1 or len(set(ids)) < len(ids):
-        raise ValueError("ids must be of one type, and each there once")
-    model, past = (_latent if "flow" in parts else _direct)(manifest, tensors, parts, ids)
+    check_ids(ids, columns)
+    kind = "latent" if "flow" in parts else "flow"
+    model, past = (_latent if kind == "latent" else _direct)(manifest, tensors, parts, ids)
     if not (np.abs(past.last) < LATEST).all():
         raise ValueError("the last time of a series is beyond all calendars")
-    if model.dim != len(names) or parts["support"].dim != len(names):
-        raise ValueError(f"{len(names)} columns of values for a model of {model.dim}")
+    check_model(model, columns, names)
+    _check_nothing_else(manifest, tensors, model, past)
     card = dict(manifest["card"])
-    forecaster._set(
-        Fitted(columns, axis, names, model, _positive("gap", manifest["gap"]), card, manifest["frame"]),
-        None,
-        past,
-    )
+    if card["kind"] != kind:
+        raise ValueError(f"its card is that of {card['kind']!r}, and its model of {kind!r}")
+    gap = positive("gap", manifest["gap"])
+    forecaster._set(Fitted(columns, axis, names, model, gap, card, manifest["frame"]), None, past)
     return forecaster
+
+
+def _check_nothing_else(manifest, tensors, model: AbstractModel, past: Any) -> None:
+    """All that is in a file is read: what `save_forecaster` would not write has no place in it."""
+    more, _, arrays = _write(model, past)
+    known = {*SHARED, *more, *RESERVED}, {"past.ids", *arrays}
+    own = [name for name in tensors if not name.startswith("model.")]
+    for found, names in zip((manifest, own), known, strict=True):
+        if strangers := sorted(set(found) - names):
+            raise ValueError(f"{quote(strangers[0])} has no place in it")
 
 
 def _direct_arrays(model: DirectModel, past: DirectPast) -> dict[str, Any]:
@@ -138,7 +159,8 @@ def _direct_arrays(model: DirectModel, past: DirectPast) -> dict[str, Any]:
 
 
 def _latent(manifest, tensors, parts, ids) -> tuple[LatentModel, LatentPast]:
-    model = LatentModel(parts["flow"], parts["support"], _positive("horizon", manifest["horizon"]))
+    require_parts(parts, flow=ObservedFlow, support=Support)
+    model = LatentModel(parts["flow"], parts["support"], positive("horizon", manifest["horizon"]))
     of = lambda name: np.asarray(tensors[f"past.{name}"])
     past = LatentPast(of("times"), of("values"), of("mask") != 0, of("present") != 0, of("last"), ids)
     series, rows = past.times.shape
@@ -151,17 +173,18 @@ def _latent(manifest, tensors, parts, ids) -> tuple[LatentModel, LatentPast]:
     for name, shape in shapes.items():
         if getattr(past, name).shape != shape:
             raise ValueError(f"{name!r} has shape {getattr(past, name).shape} where {shape} is needed")
-    _require_finite(times=past.times, values=past.values, last=past.last)
+    require_finite(times=past.times, values=past.values, last=past.last)
     if series != len(ids) or not past.present[:, 0].all() or (np.diff(past.times, axis=1) < 0).any():
         raise ValueError("the past is not that of as many series as there are ids")
     return model, past
 
 
 def _direct(manifest, tensors, parts, ids) -> tuple[DirectModel, DirectPast]:
+    require_parts(parts, law=LocalFlow, support=Support)
     wide = lambda name: np.asarray(tensors[name])
     single = lambda name: jnp.asarray(tensors[name], jnp.float32)
     law, support = parts["law"], parts["support"]
-    horizon, gap = (_positive(name, manifest[name]) for name in ("horizon", "usual_gap"))
+    horizon, gap = (positive(name, manifest[name]) for name in ("horizon", "usual_gap"))
     ahead = manifest["ahead"]
     if type(ahead) is not int or ahead < 0:
         raise ValueError("the number of covariates that are known ahead must be an integer ≥ 0")
@@ -177,89 +200,15 @@ def _direct(manifest, tensors, parts, ids) -> tuple[DirectModel, DirectPast]:
     memory: Any = Memory(**{name: wide(f"past.memory.{name}") for name in Memory._fields})  # type: ignore[arg-type]
     spread = wide("past.spread")
     # Files of before did not have it.
-    ones = np.ones((len(ids), _knots(law), law.dim))
+    ones = np.ones((len(ids), knots(law), law.dim))
     wider = wide("past.wider") if "past.wider" in tensors else ones
     past = DirectPast(memory, wide("past.last"), wide("past.known"), ids, wide("past.centre"), spread, wider)
     own_scale = manifest["own_scale"]
     if type(own_scale) is not bool:
         raise ValueError("'own_scale' must be true or false")
     # Files of before have none, and those without covariates ahead.
-    found = "effects.slopes" in tensors
+    found = ahead > 0 and "effects.slopes" in tensors
     effects = Effects(*(single(f"effects.{name}") for name in Effects._fields)) if found else None
     model = DirectModel(law, history, units, ahead=ahead, own_scale=own_scale, effects=effects)
-    _check_shapes(model, past)
+    check_direct(model, past)
     return model, past
-
-
-def _knots(law: LocalFlow) -> int:
-    return 0 if law.correction is None else law.correction.log_gaps.shape[0]
-
-
-def _check_shapes(model: DirectModel, past: DirectPast) -> None:
-    dim, series = model.law.dim, len(past.ids)
-    covariates = model.units.covariate_loc.shape[0]
-    knots = _knots(model.law)
-    if model.history.size + covariates != model.law.cond_dim or model.history.dim != dim:
-        raise ValueError("the history does not go with the law")
-    wanted = {
-        "loc": (model.units.loc, (dim,)),
-        "scale": (model.units.scale, (dim,)),
-        "covariate_scale": (model.units.covariate_scale, (covariates,)),
-        "width": (model.history.width, model.history.centre.shape),
-        "last": (past.last, (series,)),
-        "known": (past.known, (series, covariates - model.ahead)),
-        "centre": (past.centre, (series, dim)),
-        "spread": (past.spread, (series, dim)),
-        "wider": (past.wider, (series, knots, dim)),
-        "x": (past.memory.x, (series, dim)),
-        "size": (past.memory.size, (series, dim)),
-        "means": (past.memory.means, (series, len(HALF_LIVES), dim)),
-        "variances": (past.memory.variances, (series, len(HALF_LIVES), dim)),
-        "roams": (past.memory.roams, (series, model.history.roams, dim)),
-    }
-    if model.effects is not None:
-        wanted |= {
-            "slopes": (model.effects.slopes, (model.ahead, dim)),
-            "moves": (model.effects.moves, (dim,)),
-        }
-    for name, (array, shape) in wanted.items():
-        if array.shape != shape:
-            raise ValueError(f"{name!r} has shape {array.shape} where {shape} is needed")
-        _require_finite(**{name: array})
-    for name, array in {
-        "scale": model.units.scale,
-        "covariate_scale": model.units.covariate_scale,
-        "spread": past.spread,
-        "wider": past.wider,
-        "usual": model.history.usual,
-        "width": model.history.width,
-        "size": past.memory.size,
-        **({} if model.effects is None else {"moves": model.effects.moves}),
-    }.items():
-        if not ((np.asarray(array) > 0) & (np.asarray(array) < LARGEST)).all():
-            raise ValueError(f"{name!r} must be positive, and no more than {LARGEST:g}")
-    for name in ("variances", "roams"):
-        if (np.asarray(getattr(past.memory, name)) < 0).any():
-            raise ValueError(f"{name!r} must not be negative")
-
-
-def _require_names(columns: Columns) -> None:
-    single = (columns.time, *(name for name in (columns.id, columns.channel) if name is not None))
-    lists = (columns.values, columns.static, columns.past, columns.future)
-    whole = all(isinstance(names, tuple) for names in lists)
-    if not whole or not all(
-        isinstance(name, str) for name in (*single, *(n for names in lists for n in names))
-    ):
-        raise ValueError("the columns must have names that are text")
-
-
-def _require_finite(**arrays: Any) -> None:
-    for name, array in arrays.items():
-        if not np.isfinite(np.asarray(array)).all():
-            raise ValueError(f"{name!r} holds NaN or infinity")
-
-
-def _positive(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ValueError(f"{name!r} must be a positive number")
-    return float(value)

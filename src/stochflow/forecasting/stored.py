@@ -8,10 +8,15 @@ from typing import Any
 import numpy as np
 
 from ..io.fields import as_interval, as_pair
+from ..io.registry import DEPTH, SIZE
+from ..laws import Support
 from .forecaster import Forecaster
+from .times import TimeAxis
 
 # Of the integers that data frames hold, those of 128 bits are the largest.
 LEAST_ID, LARGEST_ID = -(2**127), 2**128 - 1
+# Steps are counted in 32 bits; networks are no larger than a model file may hold.
+MOST = {"steps": 2**31 - 1, "batch_size": 2**31 - 1, "width": SIZE.most, "depth": DEPTH.most}
 
 
 def stored_params(forecaster: Forecaster) -> dict[str, Any]:
@@ -25,13 +30,22 @@ def stored_params(forecaster: Forecaster) -> dict[str, Any]:
     if isinstance(params["support"], Mapping):
         support = params["support"].items()
         params["support"] = {n: each if isinstance(each, str) else as_pair(*each) for n, each in support}
-    return _plain(params)
+    params = _plain(params)
+    read_params(type(forecaster), params)  # they may have been set after the fit
+    return params
 
 
 def read_params(cls: type[Forecaster], params: dict[str, Any]) -> Forecaster:
-    """A forecaster with the parameters that `stored_params` gave."""
+    """A forecaster with the parameters that `stored_params` gave, checked as `fit` checks them."""
     forecaster = cls(**{name: _named(name, value) for name, value in params.items()})
-    forecaster._config()
+    config = forecaster._config()
+    for name, most in MOST.items():
+        if getattr(config, name) > most:
+            raise ValueError(f"`{name}` must be at most {most}; got {getattr(config, name)}.")
+    if forecaster.support is not None:
+        Support(list(forecaster.support.values()) or ["real"])
+    if (horizon := forecaster.horizon) is not None:
+        TimeAxis("duration" if isinstance(horizon, str) else "float").length(horizon, "horizon")
     return forecaster
 
 

@@ -9,6 +9,9 @@ from .errors import ModelFileError, quote
 MOST_NUMBERS = 64
 MOST_PARTS = 16
 MOST_INTERVALS = 4096
+# No length of time, scale or standard deviation of ours is larger, or smaller than one over it; and in single precision
+# neither of them is near where numbers end.
+LARGEST = 1e30
 
 
 def _refuse(name: str, wanted: str, value: Any) -> None:
@@ -52,7 +55,7 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class Positive:
-    """A positive, finite number; `None` too if it is optional."""
+    """A positive number that can be reckoned with in single precision; `None` too if it is optional."""
 
     optional: bool = False
 
@@ -60,8 +63,8 @@ class Positive:
         if self.optional and value is None:
             return
         # A float in JSON, always: so that what is read is what was written, and an integer is a mistake.
-        if not isinstance(value, float) or not 0 < value < math.inf:
-            _refuse(name, "a positive, finite float", value)
+        if not isinstance(value, float) or not 1 / LARGEST <= value <= LARGEST:
+            _refuse(name, f"a positive float from {1 / LARGEST:g} to {LARGEST:g}", value)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,6 @@ entry, and one line in the catalogue of the tests.
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -56,6 +55,7 @@ from ..laws import (
 )
 from .errors import ModelFileError, quote
 from .fields import (
+    LARGEST,
     Choice,
     Field,
     Flag,
@@ -75,6 +75,9 @@ DIM, SIZE = Whole(1, 4096), Whole(1, 2**16)
 DEPTH, LAYERS, OCTAVES = Whole(0, 32), Whole(0, 128), Whole(0, 32)
 # The least number above zero in single precision, and what rounding may add to one.
 LEAST, ROUNDING = float(np.finfo(np.float32).tiny), 1e-6
+# Of a correction: no share of a drift, no logarithm of a width or of a gap in horizons is further from zero; nor is any
+# number in the law's units, the square of which must be one of single precision, too.
+FURTHEST_SHARE, FURTHEST_LOG, FURTHEST = 100.0, 100.0, 1e15
 CLOCKS = {LinearClock: "linear", SaturatingClock: "saturating"}
 
 
@@ -159,7 +162,6 @@ def _recurrent(cls: type, reader: str) -> Entry:
     fields = {"channels": SIZE, "dim": DIM, "hidden": SIZE, "width": SIZE, "depth": Whole(0, DEPTH.most)}
     read = lambda part: getattr(part, reader)
     derive = {
-        "channels": lambda part: _channels(read(part)),
         "hidden": lambda part: read(part).cell.hidden_size,
         "width": lambda part: part.head.width_size,
         "depth": lambda part: part.head.depth,
@@ -167,14 +169,6 @@ def _recurrent(cls: type, reader: str) -> Entry:
         "mask_input": lambda part: read(part).mask_input,
     }
     return _learnt(cls, {**fields, "autonomous": Flag(), "mask_input": Flag()}, derive=derive)
-
-
-def _channels(reader: Any) -> int:
-    return (reader.cell.input_size - 1 - (not reader.autonomous)) // (2 if reader.mask_input else 1)
-
-
-def _window_channels(part: Any) -> int:
-    return part.net.in_size // (part.window * (2 if part.mask_input else 1))
 
 
 WINDOW = {"channels": SIZE, "dim": DIM, "window": SIZE, "width": SIZE, "depth": Whole(0, DEPTH.most)}
@@ -278,10 +272,15 @@ ENTRIES = (
             "knots": lambda correction: correction.log_gaps.size,
         },
         within={
-            "spread": (LEAST, math.inf),
+            "log_gaps": (-FURTHEST_LOG, FURTHEST_LOG),
+            "trust": (-FURTHEST_SHARE, FURTHEST_SHARE),
+            "pull": (-FURTHEST_SHARE, FURTHEST_SHARE),
+            "spread": (LEAST, LARGEST),
             "share": (LEAST, 1 + ROUNDING),
-            "rate": (0.0, math.inf),
-            "noise": (0.0, math.inf),
+            "rate": (0.0, FURTHEST),
+            "level": (-FURTHEST, FURTHEST),
+            "noise": (0.0, FURTHEST),
+            "witness": (-FURTHEST_LOG, FURTHEST_LOG),
         },
         rising=("log_gaps",),
     ),
@@ -314,7 +313,6 @@ ENTRIES = (
         WindowPosterior,
         {**WINDOW, "mask_input": Flag()},
         derive={
-            "channels": _window_channels,
             "width": lambda part: part.net.width_size,
             "depth": lambda part: part.net.depth,
         },
