@@ -198,6 +198,42 @@ def test_an_odd_card_is_one_sentence(odd, capsys):
     assert not capsys.readouterr().out
 
 
+HOSTILE = "[/x] [bold]hi[/bold] \x1b]0;title\x07\x9b31m :skull: \u202e\ud800"
+ROW = {"gap": HOSTILE, "pairs": 3, "coverage_of_90": {HOSTILE: 0.9}, "relative_crps": {HOSTILE: 1.0}}
+CARDS = {
+    "a key": {HOSTILE: 1},
+    "a value": {"kind": HOSTILE},
+    "values": {"channels": [HOSTILE]},
+    "held out": {"held_out": [ROW]},
+    "two steps": {"two_steps_for_one": {HOSTILE: {"moved": 0.1, "width": 1.0}}},
+    "at once": {"at_once": {HOSTILE: {HOSTILE: 0.1}}},
+    "in sample": {"in_sample": {"rows": 1, "coverage_of_90": {HOSTILE: 0.9}}},
+}
+
+
+@pytest.mark.parametrize("card", CARDS.values(), ids=CARDS.keys())
+def test_what_a_card_says_is_shown_as_it_stands(card, capsys):
+    print_card(card)
+    said = capsys.readouterr().out
+    for words in ("[/x]", "[bold]hi[/bold]", ":skull:"):
+        assert words in said
+    assert not any(letter in said for letter in "\x1b\x07\x9b\u202e\ud800")
+
+
+def test_a_gap_that_is_a_number_is_shown(capsys):
+    print_card({"held_out": [ROW | {"gap": 1.5}]})
+    assert "1.5" in capsys.readouterr().out
+
+
+def test_info_of_a_law_does_nothing_to_a_terminal(tmp_path, monkeypatch, capsys):
+    save_model(tmp_path / "law", OrnsteinUhlenbeck([1.0], [0.0], [1.0]), about={"is": HOSTILE, "δ": 1})
+    assert _run(monkeypatch, "info", tmp_path / "law") == 0
+    said = capsys.readouterr().out
+    assert "[/x]" in said
+    assert "δ" in said
+    assert not any(letter in said for letter in "\x1b\x07\x9b\u202e\ud800")
+
+
 def test_info_of_a_model_in_a_folder_and_of_nothing(tmp_path, monkeypatch, capsys):
     save_model(tmp_path / "law", OrnsteinUhlenbeck([1.0], [0.0], [1.0]), folder=True)
     assert _run(monkeypatch, "info", tmp_path / "law") == 0

@@ -14,7 +14,7 @@ from ..training.checkpoint import json_text
 from .flags import Seed, flags_from
 from .out import writable_file, writable_rows
 from .rows import read_rows, write_rows
-from .screen import console
+from .screen import as_text, console
 
 # The order in which a card is read; that of a file is by the alphabet.
 CARD = (
@@ -254,19 +254,19 @@ def print_card(card: dict[str, Any]) -> None:
 
 def _card_tables(card: dict[str, Any]) -> list[Table]:
     table = Table("", "", title="Model card", show_header=False)
+    add = lambda name, said: table.add_row(as_text(name), as_text(said))
     place = {name: i for i, name in enumerate(CARD)}
     for name, value in sorted(card.items(), key=lambda item: place.get(item[0], len(CARD))):
         if name not in ("held_out", "two_steps_for_one", "in_sample", "at_once"):
-            said = ", ".join(value) if isinstance(value, list) else str(value)
-            table.add_row(name.replace("_", " "), escape(said))
+            add(name.replace("_", " "), ", ".join(value) if isinstance(value, list) else value)
     for channel, found in card.get("two_steps_for_one", {}).items():
         said = f"median moved by {found['moved']:.2f} std, intervals {found['width']:.2f} times as wide"
-        table.add_row(f"two steps for one: {escape(channel)}", said)
+        add(f"two steps for one: {channel}", said)
     for channel, effects in card.get("at_once", {}).items():
         for covariate, effect in effects.items():
-            table.add_row(f"{escape(channel)}, one more of {escape(covariate)}", f"{effect:+.4g} at once")
+            add(f"{channel}, one more of {covariate}", f"{effect:+.4g} at once")
     for channel, share in card.get("in_sample", {}).get("coverage_of_90", {}).items():
-        table.add_row(f"within 90 %, rows of the fit: {escape(channel)}", f"{share:.1%}")
+        add(f"within 90 %, rows of the fit: {channel}", f"{share:.1%}")
     if not card.get("held_out"):
         return [table]
     held = Table(
@@ -275,7 +275,8 @@ def _card_tables(card: dict[str, Any]) -> list[Table]:
     for row in card["held_out"]:
         for channel, covered in row["coverage_of_90"].items():
             relative = row["relative_crps"][channel]
-            held.add_row(row["gap"], str(row["pairs"]), escape(channel), f"{covered:.1%}", f"{relative:.3f}")
+            said = row["gap"], row["pairs"], channel, f"{covered:.1%}", f"{relative:.3f}"
+            held.add_row(*map(as_text, said))
     return [table, held]
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import errno
+import json
 import os
 import sys
 import time
@@ -27,7 +28,7 @@ from .data import add_data_commands, print_card
 from .distill import register as register_distill
 from .flags import Seed, flags_from
 from .out import writable
-from .screen import console
+from .screen import as_text, console, printable
 
 app = typer.Typer(
     help="Learn the transition law of a stochastic process; sample any gap in one step.",
@@ -144,7 +145,7 @@ def info(
         return
     table = Table("setting", "value", title=escape(str(folder)))
     for name, value in record["config"].items():
-        table.add_row(escape(name), escape(str(value)))
+        table.add_row(as_text(name), as_text(value))
     console.print(table)
     if rows:
         said = ", ".join(f"{name} {value:.6g}" for name, value in rows[-1].items())
@@ -160,7 +161,7 @@ def _about_file(path: Path, as_json: bool) -> None:
     elif isinstance(manifest.get("card"), dict):
         print_card(manifest["card"])
     else:
-        console.print_json(data=manifest)
+        console.print_json(printable(json.dumps(manifest, ensure_ascii=False)))
 
 
 @app.command()

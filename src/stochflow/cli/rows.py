@@ -16,7 +16,7 @@ from rich.table import Table
 from ..forecasting.frames import NIXTLA
 from ..forecasting.times import as_moments
 from ..training.checkpoint import json_text
-from .screen import console
+from .screen import as_text, console
 
 READERS = {".csv": "CSV", ".parquet": "Parquet", ".pq": "Parquet"}
 # The year comes first, as nobody mistakes it, and no time of day follows.
@@ -139,9 +139,11 @@ def write_rows(frame: Any, out: Path | None, as_json: bool, *, quiet: bool = Fal
     elif out is not None:
         console.print(f"{len(rows)} rows: [bold]{escape(str(out))}[/]")
     else:
-        table = Table(*map(escape, rows.columns))
+        table = Table()
+        for name in rows.columns:
+            table.add_column(as_text(name))
         for row in rows.head(40).rows():
-            table.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else escape(str(cell)) for cell in row))
+            table.add_row(*(as_text(f"{cell:.6g}" if isinstance(cell, float) else cell) for cell in row))
         console.print(table)
         if len(rows) > 40:
             console.print(f"and {len(rows) - 40} more rows: write them with --out.")
