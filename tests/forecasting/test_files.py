@@ -122,6 +122,19 @@ def test_the_same_model_is_the_same_file(fitted, saved, tmp_path):
     assert (tmp_path / "it").read_bytes() == saved.read_bytes()
 
 
+def test_a_folder_holds_the_same_as_a_file(fitted, saved, tmp_path, as_users_have_it):
+    fitted.save(tmp_path / "model", folder=True)
+    with zipfile.ZipFile(saved) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == held
+    assert Forecaster.load(tmp_path / "model").predict(**ASK).equals(fitted.predict(**ASK))
+    with pytest.raises(ModelFileError, match="is there already; give a new folder"):
+        fitted.save(tmp_path / "model", folder=True)
+    with pytest.raises(ValueError, match="`folder` must be True or False; got 'elsewhere'"):
+        fitted.save(tmp_path / "it", folder="elsewhere")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
 def test_an_id_that_cannot_be_written_says_so(tmp_path):
     frame = renamed(two_channels(), [datetime.timedelta(days=day) for day in range(3)])
     model = quick_fit(frame, **COLUMNS)
@@ -247,6 +260,7 @@ DAMAGED = {
     "no columns": lambda m, t: m.pop("columns"),
     "a column too many": lambda m, t: m["names"].append("z"),
     "a stranger among the parameters": lambda m, t: m["params"].update(colour="red"),
+    "a parameter that a terminal obeys": lambda m, t: m["params"].update({"\x1b]0;title\x07\ud800": 1}),
     "a kind that is none": lambda m, t: m["params"].update(kind="psychic"),
     "times of no kind": lambda m, t: m["axis"].update(kind="moon"),
     "frames of no kind": lambda m, t: m.update(frame="os"),
@@ -301,6 +315,7 @@ def test_a_file_that_is_signed_but_wrong_is_refused(damage, saved, tmp_path):
     ) as caught:
         Forecaster.load(tmp_path / "it")
     assert len(str(caught.value)) < 800
+    assert str(caught.value).isprintable()
 
 
 def test_a_series_that_stood_still_for_ever_comes_back(saved, tmp_path):

@@ -46,7 +46,7 @@ LONGEST_REASON = 400
 FRAMES = ("pandas", "polars", "pyarrow", "modin", "cudf")
 
 
-def save_forecaster(forecaster: Forecaster, path: str | os.PathLike) -> None:
+def save_forecaster(forecaster: Forecaster, path: str | os.PathLike, *, folder: bool = False) -> None:
     """Parameters, columns, units and card as JSON; the law and what forecasts start from as arrays."""
     if not hasattr(forecaster, "fitted_"):
         raise NotFittedError("this Forecaster has not been fitted: there is nothing to save.")
@@ -66,7 +66,7 @@ def save_forecaster(forecaster: Forecaster, path: str | os.PathLike) -> None:
     more, parts, arrays = _write(fitted.model, past)
     spec, weights = pack(parts, prefix="model.")
     arrays = {name: np.asarray(value) for name, value in arrays.items()} | {"past.ids": ids.astype(np.int32)}
-    write_archive(path, manifest | more | {"model": spec}, weights | arrays)
+    write_archive(path, manifest | more | {"model": spec}, weights | arrays, folder=folder)
 
 
 def _write(model: AbstractModel, past: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -97,7 +97,8 @@ def load_forecaster(cls: type[Forecaster], path: str | os.PathLike) -> Forecaste
         except (
             KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError
         ) as error:  # fmt: skip
-            reason = textwrap.shorten(str(error), LONGEST_REASON, placeholder=" …")
+            said = "".join(letter if letter.isprintable() else " " for letter in str(error))
+            reason = textwrap.shorten(said, LONGEST_REASON, placeholder=" …")
             raise ModelFileError(
                 f"it does not hold a whole forecaster ({type(error).__name__}: {reason})"
             ) from None

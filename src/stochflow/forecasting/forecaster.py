@@ -417,15 +417,20 @@ class Forecaster:
 
     # --- files -------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the model to one file that holds no code and is checked when it is read."""
+    def save(self, path: str | os.PathLike, *, folder: bool = False) -> None:
+        """Write the model to one file, or to a new folder with `folder=True`: it holds no code and is checked when it
+        is read."""
         from .files import save_forecaster
 
-        save_forecaster(self, checked_path("path", path))
+        if not isinstance(folder, bool):
+            raise ValueError(
+                f"`folder` must be True or False; got {folder!r}: where it goes is what `path` says."
+            )
+        save_forecaster(self, checked_path("path", path), folder=folder)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "Forecaster":
-        """A forecaster from a file that `save` wrote."""
+        """A forecaster from a file or folder that `save` wrote."""
         from .files import load_forecaster
 
         return load_forecaster(cls, checked_path("path", path))
