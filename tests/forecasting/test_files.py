@@ -200,6 +200,18 @@ def test_a_hostile_file_is_refused(name, good, tmp_path):
     refuse(path, Forecaster.load)
 
 
+def test_a_channel_that_is_never_scored_keeps_no_card_from_being_saved(tmp_path):
+    frame = ou_frame(8, series=2)
+    first = frame.groupby("unique_id").cumcount() == 0
+    frame["z"] = np.where(first, frame["y"], np.nan)  # before the first row there is nothing to forecast from
+    model = Forecaster(kind="latent", steps=1, progress=False).fit(frame, values=["y", "z"])
+    assert list(model.card_["in_sample"]["coverage_of_90"]) == ["y"]
+    model.save(tmp_path / "it")
+    again = Forecaster.load(tmp_path / "it")
+    assert again.card_ == model.card_
+    assert again.predict(horizon=1.0, samples=3).equals(model.predict(horizon=1.0, samples=3))
+
+
 def test_each_loader_says_what_the_other_reads(saved, tmp_path):
     with pytest.raises(ModelFileError, match="it holds 'forecaster'"):
         load(saved)

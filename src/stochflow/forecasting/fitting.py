@@ -176,8 +176,10 @@ def _in_sample(fitted: Fitted, panel: Panel) -> dict[str, Any]:
         return {"rows": 0, "coverage_of_90": {}}
     draws = draw_origins(fitted, truncated(panel, origins), panel, origins, samples=CARD_DRAWS, seed=0)
     truth = np.array([panel.values[i][e] for i, e in zip(origins.series, origins.end, strict=True)])
-    inside = np.nanmean(inside_central(draws, truth), axis=0)
-    named = {name: round(float(share), 3) for name, share in zip(fitted.names, inside, strict=True)}
+    inside = inside_central(draws, truth)
+    # A channel that is seen in none of these rows has no share.
+    seen = {name: each[~np.isnan(each)] for name, each in zip(fitted.names, inside.T, strict=True)}
+    named = {name: round(float(each.mean()), 3) for name, each in seen.items() if len(each)}
     return {"rows": len(truth), "coverage_of_90": named}
 
 
