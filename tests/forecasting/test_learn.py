@@ -195,7 +195,9 @@ def test_a_kind_that_was_chosen_by_hand_is_said_to_be(partly_seen):
 
 def test_a_latent_flow_has_no_covariates(partly_seen):
     with pytest.raises(ValueError, match="covariates are for `kind='flow'`"):
-        Forecaster(kind="latent").fit(partly_seen.assign(p=1.0), values=["y", "z"], past="p")
+        Forecaster(kind="latent").fit(
+            partly_seen.assign(p=np.arange(len(partly_seen))), values=["y", "z"], past="p"
+        )
 
 
 @pytest.mark.parametrize(
