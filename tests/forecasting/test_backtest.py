@@ -9,10 +9,13 @@ import pytest
 import scoringrules
 
 from stochflow import Forecaster
+from stochflow.forecasting import ForecasterConfig, direct, evaluate
 from stochflow.forecasting.backtest import Tested as Forecasts, _score, _stretches, backtest, rows_among
+from stochflow.forecasting.fitting import with_starts
 from stochflow.forecasting.frames import as_frame, find_columns, read_panel
 from stochflow.forecasting.origins import find_origins, truncated
 from stochflow.forecasting.references import References
+from stochflow.forecasting.requests import read_table
 from stochflow.metrics import (
     FORECAST_SCORES,
     crps_of_draws,
@@ -22,7 +25,7 @@ from stochflow.metrics import (
     variogram_score,
 )
 
-from .worlds import ou_frame
+from .worlds import ou_frame, quick_fit, unlearnt
 
 RNG = np.random.default_rng(0)
 TRUTH = RNG.normal(size=(7, 3))
@@ -346,3 +349,52 @@ def test_persistence_has_the_noise_of_moves_over_the_gap():
     exact = np.sqrt(drift**2 + 2 * error**2) / np.sqrt(np.pi)  # the CRPS of a normal law that is right
     assert found["persistence"].mean() == pytest.approx(exact, rel=0.1)
     assert found["random_walk"].mean() > 2 * exact  # which takes errors for moves
+
+
+def _late_series():
+    """Eight series by the hour, of which "b" begins with empty cells."""
+    frame = pd.concat([ou_frame(40, seed=i).assign(unique_id=name) for i, name in enumerate("abcdefgh")])
+    row = frame.groupby("unique_id").cumcount()
+    empty = (frame["unique_id"] == "b") & (row < 30)
+    when = pd.Timestamp("2024-01-01") + pd.to_timedelta(row, "h")
+    return frame.assign(ds=when, y=frame["y"].mask(empty)), empty
+
+
+def test_a_series_that_begins_with_empty_cells_is_left_out_until_it_has_begun(monkeypatch):
+    monkeypatch.setattr(direct, "learn", unlearnt)
+    ask = {"gaps": ["2h"], "folds": 1, "origins": 4, "samples": 20, "return_forecasts": True}
+    table, rows = Forecaster(folds=0, progress=False).backtest(_late_series()[0], **ask)
+    assert set(rows["unique_id"]) == set("abcdefgh")
+    assert (rows.query("unique_id == 'b'")["origin"] >= pd.Timestamp("2024-01-02 06:00")).all()
+    assert np.isfinite(rows["crps"]).all()
+    assert table["forecasts"].tolist() == [len(rows)]
+
+
+@pytest.mark.parametrize(("kind", "left"), [("flow", "acdefgh"), ("latent", "abcdefgh")])
+def test_a_latent_flow_starts_from_rows_of_which_channels_are_missing(kind, left):
+    frame, empty = _late_series()
+    frame = frame.assign(z=np.where(empty, 1.0, 2.0), y=frame["y"].mask(frame["unique_id"] == "b"))
+    table = with_starts(read_table(frame, values=["y", "z"]), ForecasterConfig(kind=kind))
+    assert table.panel.ids == list(left)
+
+
+def test_values_beyond_the_support_are_refused_before_anything_is_fitted(monkeypatch):
+    monkeypatch.setattr(Forecaster, "_fit_table", lambda *_: pytest.fail("it was fitted"))
+    frame = pd.DataFrame({"t": np.arange(120), "v": np.where(np.arange(120) < 100, 1.0, -1.0)})
+    with pytest.raises(ValueError, match="column 'v' must lie between 0 and inf, as `support` says; got -1"):
+        Forecaster(support={"v": "positive"}).backtest(frame, gaps=[2], folds=1, time="t", values="v")
+
+
+def test_forecasts_that_are_not_finite_are_not_left_out(monkeypatch):
+    def draw(fitted, known, panel, origins, *, samples, seed):
+        lost = np.where(np.arange(len(origins.series)) < 2, np.nan, 0.0)
+        return lost[:, None, None] + RNG.normal(size=(len(lost), samples, 1))
+
+    monkeypatch.setattr(direct, "learn", unlearnt)
+    monkeypatch.setattr(evaluate, "draw_origins", draw)
+    frame = ou_frame(60).assign(ds=pd.date_range("2024-01-01", periods=60, freq="h"))
+    words = r"^2 of \d+ forecasts have draws that are not finite, the first of them from 2024-01-02 11:00:00"
+    with pytest.raises(ValueError, match=words):
+        Forecaster(progress=False).backtest(frame, gaps=["2h"], folds=1)
+    with pytest.raises(ValueError, match="2 of 59 forecasts have draws that are not finite"):
+        quick_fit(frame).score(frame)

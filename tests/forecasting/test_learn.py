@@ -11,6 +11,7 @@ import pytest
 
 from stochflow import Forecaster
 from stochflow.flows.local import NORMAL_95
+from stochflow.forecasting import direct, latent as latent_module
 from stochflow.forecasting.correction import (
     ENOUGH_FOR_WIDTH,
     _predictive,
@@ -216,6 +217,25 @@ def test_what_cannot_be_fitted_says_so(settings, change, words, as_users_have_it
 
 def test_no_covariates_may_be_said_with_none(as_users_have_it):
     assert quick_fit(ou_frame(40), static=None, past=None, future=None).columns_.future == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("flow", "has no complete row to start from: leave it out, or fill in"),
+        ("latent", "has no value to start"),
+    ],
+)
+def test_a_series_that_no_forecast_can_start_from_is_refused_before_anything_is_learnt(
+    kind, words, monkeypatch
+):
+    for module, learn in ((direct, "learn"), (latent_module, "fit_latent")):
+        monkeypatch.setattr(module, learn, lambda *_, **__: pytest.fail("it was learnt"))
+    frame = ou_frame(30, series=10).assign(z=lambda frame: np.sin(frame["y"]))
+    never = frame["unique_id"] == "s4"
+    frame = frame.assign(z=frame["z"].mask(never), y=frame["y"].mask(never & (kind == "latent")))
+    with pytest.raises(ValueError, match=f"series 's4' {words}"):
+        Forecaster(kind=kind).fit(frame, values=["y", "z"])
 
 
 def test_integers_that_double_precision_merges_are_called_that():

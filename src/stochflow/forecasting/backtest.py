@@ -50,7 +50,8 @@ class Tested(NamedTuple):
         return np.where(np.isnan(self.truth), np.nan, (self.truth >= self.low) & (self.truth <= self.high))
 
     def scored(self, channel: int) -> Bool[np.ndarray, " n"]:
-        """Forecasts of a channel that all laws can be held against each other by."""
+        """Forecasts of a channel that all laws can be held against each other by: what came was seen, and each baseline
+        had seen it before. Those of the forecaster itself are finite, or the back-test would have stopped."""
         found = [self.truth, *self.scores.values()]
         return np.asarray(np.isfinite([each[:, channel] for each in found]).all(axis=0))
 
@@ -173,7 +174,8 @@ def _joined(parts: list[Tested]) -> Tested:
 
 
 def _head(panel: Panel, rows: Sequence[int]) -> Panel:
-    kept = [i for i, n in enumerate(rows) if n > 1]
+    """So many first rows of each series that has two rows with a value among them."""
+    kept = [i for i, n in enumerate(rows) if panel.seen(i, partial=True)[:n].sum() > 1]
     if not kept:
         raise ValueError("no series has two rows before the first origin: start later, or pass more rows.")
     return panel.heads(kept, [rows[i] for i in kept])

@@ -105,13 +105,10 @@ class DirectModel(AbstractModel):
     def _rows(self, panel: Panel) -> tuple[list[Past], list[float], list, list, list]:
         """The rows of each series in the law's units; and its last time, covariates but those ahead, centre and
         spread."""
+        panel.require_starts(partial=False)
         rows, last, known, centres, spreads = [], [], [], [], []
         for i in range(len(panel)):
             t, x, u = panel.complete(i)
-            if len(t) == 0:
-                raise ValueError(
-                    f"series {panel.ids[i]!r} has no complete row to start from: leave it out, or fill in one row."
-                )
             z = self.units.values(x)
             scaled = (t - t[0]) / self.horizon
             centre, spread = self._own(scaled, z)
@@ -308,6 +305,7 @@ def fit_direct(
     series = [each for each in series if len(each[0]) > 1]
     if not series:
         raise ValueError("no series has two complete rows: there is no transition to learn from.")
+    panel.require_starts(partial=False)  # and not when all has been learnt
     horizon = plan.horizon or _horizon(series)
     if horizon < (least := min(np.diff(t).min() for t, _, _ in series)):
         raise ValueError(

@@ -28,6 +28,20 @@ def draw_origins(
     return drawn[:, :, 0]
 
 
+def _finite_draws(fitted: Fitted, known: Panel, panel: Panel, origins: Origins, **how: int) -> np.ndarray:
+    """The same, all of them finite: means over what was seen would leave the others out."""
+    draws = draw_origins(fitted, known, panel, origins, **how)
+    lost = ~np.isfinite(draws).all(axis=(1, 2))
+    if lost.any():
+        first = min(panel.times[i][s] for i, s in zip(origins.series[lost], origins.start[lost], strict=True))
+        raise ValueError(
+            f"{lost.sum()} of {len(lost)} forecasts have draws that are not finite, the first of them from "
+            f"{fitted.axis.show(first)}: the law breaks down there; leave out rows that lie far off those before, or "
+            "fit on more of them."
+        )
+    return draws
+
+
 def score_rows(
     fitted: Fitted, panel: Panel, metric: str, gap: float | None, *, samples: int, seed: int
 ) -> float:
@@ -45,7 +59,7 @@ def score_rows(
     if metric == "log":
         at, future = _ends(panel.times, origins), _ends(panel.future, origins)
         return float(-fitted.model.log_prob(fitted.model.past(known), truth, at, future).mean())
-    draws = draw_origins(fitted, known, panel, origins, samples=samples, seed=seed)
+    draws = _finite_draws(fitted, known, panel, origins, samples=samples, seed=seed)
     return float(FORECAST_SCORES[metric](draws, truth))
 
 
@@ -69,7 +83,7 @@ def backtest_table(
         raise ValueError(f"`gaps` must differ; got {list(gaps)!r}, of which two are as long.")
     return backtest(
         fit,
-        lambda fitted, known, panel, at: draw_origins(fitted, known, panel, at, samples=samples, seed=seed),
+        lambda fitted, *given: _finite_draws(fitted, *given, samples=samples, seed=seed),
         panel,
         gaps=lengths,
         show=axis.show_length,

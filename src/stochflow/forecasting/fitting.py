@@ -18,7 +18,7 @@ from .latent import fit_latent_model
 from .learn import Check, LearnConfig
 from .model import AbstractModel, Fitted, Table
 from .origins import Origins, find_origins, truncated
-from .units import make_support
+from .units import check_support, make_support
 
 KINDS = ("auto", "flow", "latent")
 SCALINGS = ("auto", "global", "series")
@@ -111,6 +111,20 @@ def _choose(table: Table, config: ForecasterConfig) -> tuple[str, str]:
     if kind == "latent" and config.scaling == "series":
         raise ValueError("`scaling='series'` is for `kind='flow'`; a latent model measures all series alike.")
     return kind, why if asked == "auto" else f"chosen by hand; {why}"
+
+
+def with_starts(table: Table, config: ForecasterConfig) -> Table:
+    """The table without series that have no row which a model of the kind that is chosen could start from; as it is if
+    none has."""
+    panel, partial = table.panel, _choose(table, config)[0] == "latent"
+    kept = [i for i in range(len(panel)) if panel.seen(i, partial=partial).any()]
+    return table._replace(panel=panel.heads(kept, [len(panel.times[i]) for i in kept])) if kept else table
+
+
+def require_support(table: Table, support: Any) -> None:
+    """All values of a table must lie where `support`, as the user wrote it, says."""
+    region = Support(_intervals(support, table.names))
+    check_support(np.concatenate(table.panel.values), table.names, region)
 
 
 def _intervals(support: Any, names: tuple[str, ...]) -> list[Any]:

@@ -14,7 +14,7 @@ from ..training.config import check_progress, checked_path
 from .arguments import Seed, checked_seed, count, seed_of
 from .backtest import check_backtest, summarise
 from .evaluate import backtest_table, score_rows
-from .fitting import ForecasterConfig, fit_table
+from .fitting import ForecasterConfig, fit_table, require_support, with_starts
 from .frames import Columns, Panel, as_frame, find_columns
 from .model import Fitted, Past, Table
 from .outputs import (
@@ -353,7 +353,8 @@ class Forecaster:
         exact Ornstein–Uhlenbeck fit and, with a `period`, the value of a season ago.
 
         The first fit sees the share `start` of each series; the rest is cut into `folds` stretches, before each of
-        which everything is fitted anew. `columns` as for `fit`. This forecaster itself is left as it is.
+        which everything is fitted anew, on the series that have a row to start from by then. `columns` as for `fit`.
+        This forecaster itself is left as it is.
 
         - `among`: a frame with some of the rows of `df`. Stretches are cut, and forecasts start and end, as if there
             were no others, though all rows are read: so two tables of rows are held against each other on the same
@@ -367,11 +368,12 @@ class Forecaster:
         _require_columns(columns)
         config, seed = self._config(), seed_of(random_state, self.random_state)
         table, frame = read_table(df, **columns), as_frame(df)
+        require_support(table, self.support)
         if return_forecasts:
             check_forecasts(table.columns, seasonal=period is not None)
         tested = backtest_table(
             table,
-            lambda known: self._fit_table(table._replace(panel=known), config),
+            lambda known: self._fit_table(with_starts(table._replace(panel=known), config), config),
             gaps=gaps,
             folds=folds,
             start=start,

@@ -67,6 +67,17 @@ class Panel:
         missing = np.isnan(self.values[i])
         return ~np.asarray(missing.all(axis=1) if partial else missing.any(axis=1))
 
+    def require_starts(self, *, partial: bool) -> None:
+        """Each series must have a row to start from: a complete one or, if `partial`, one with a value."""
+        for i, name in enumerate(self.ids):
+            if not self.seen(i, partial=partial).any():
+                hint = (
+                    "value to start from: leave it out."
+                    if partial
+                    else ("complete row to start from: leave it out, or fill in one row.")
+                )
+                raise ValueError(f"series {name!r} has no {hint}")
+
     def partial(self, i: int) -> "Partial":
         """The rows of series number `i` of which some channels were seen and others not."""
         x = self.values[i]

@@ -70,11 +70,10 @@ class LatentModel(AbstractModel):
 
     def past(self, panel: Panel) -> LatentPast:
         """Read each series up to its last row with a value."""
+        panel.require_starts(partial=True)
         kept = []
-        for name, t, x in zip(panel.ids, panel.times, panel.values, strict=True):
+        for t, x in zip(panel.times, panel.values, strict=True):
             rows = np.flatnonzero(~np.isnan(x).all(axis=1))[-PAST:]
-            if not len(rows):
-                raise ValueError(f"series {name!r} has no value to start from: leave it out.")
             kept.append((t[rows], _line(self.support, x[rows])))
         length = padded_length(max(len(t) for t, _ in kept))
         fill = lambda array: np.concatenate([array, np.repeat(array[-1:], length - len(array), axis=0)])
@@ -227,6 +226,7 @@ def fit_latent_model(
     key: PRNGKeyArray,
 ) -> LatentModel:
     """A smoothing posterior, a saturating clock, a learnt noise for each channel."""
+    panel.require_starts(partial=True)  # and not when all has been learnt
     channels = support.dim
     dim = min(MOST_HIDDEN, HIDDEN_PER_CHANNEL * channels + HIDDEN_BESIDE)
     model_key, fit_key = jr.split(key)
