@@ -14,6 +14,7 @@ from matplotlib.dates import date2num
 
 from stochflow import Forecaster
 from stochflow.forecasting import ForecasterConfig, NotFittedError, direct, draws
+from stochflow.forecasting.requests import number_of_draws
 from stochflow.metrics import crps_of_normal
 
 from .worlds import COLUMNS, MEAN, RATE, STD, ou_frame, ou_moments, quick_fit, two_channels
@@ -263,8 +264,12 @@ def test_quantiles_that_look_alike_have_columns_of_their_own(quick, as_users_hav
 def test_quantiles_and_intervals_are_those_of_the_draws(quick):
     draws = quick.predict(**ASK)
     ask = ASK | {"samples": 6}
-    levels = quick.predict(**ask, quantiles=[0.1, 0.5])
-    central = quick.predict(**ask, interval=0.8)
+    with pytest.warns(
+        UserWarning, match="level 0.1, .* beyond the outermost of 6 draws .* pass `samples=200`"
+    ):
+        levels = quick.predict(**ask, quantiles=[0.1, 0.5])
+    with pytest.warns(UserWarning, match="is cut off there"):
+        central = quick.predict(**ask, interval=0.8)
     assert list(levels.columns[2:]) == ["price_q0.1", "price_q0.5", "x_q0.1", "x_q0.5"]
     drawn = draws.groupby(["name", "when"])["price"]
     assert np.allclose(
@@ -273,6 +278,23 @@ def test_quantiles_and_intervals_are_those_of_the_draws(quick):
     assert np.allclose(levels["price_q0.5"], drawn.median())
     assert np.array_equal(central["price_lo80"], levels["price_q0.1"])
     assert np.array_equal(central["price"], levels["price_q0.5"])
+
+
+def test_far_quantiles_have_enough_draws_behind_them_and_near_ones_as_many_as_ever(quick):
+    one = two_channels().query("name == 's1'")
+    ask = {"df": one, "horizon": "6h", "every": "6h"}
+    draws = quick.predict(**ask, samples=200_000)["x"]
+    far = quick.predict(**ask, interval=0.999)
+    width = float((far["x_hi99.9"] - far["x_lo99.9"]).iloc[0])
+    assert width == pytest.approx(np.diff(np.quantile(draws, [0.0005, 0.9995]))[0], rel=0.1)
+    for level, number in ((0.9, 400), (0.5, 400), (0.95, 800), (0.999, 40_000)):
+        assert quick.predict(**ask, interval=level).equals(
+            quick.predict(**ask, interval=level, samples=number)
+        )
+    at = np.zeros((50, 1000))
+    assert number_of_draws(None, 0.0005, at, 2) == 2**20 // 1000
+    assert number_of_draws(None, 0.0005, np.zeros((1000, 1000)), 2) == 2**30 // 2_000_000
+    assert number_of_draws(None, 1e-300, np.zeros((1, 1)), 1) == 100_000
 
 
 def test_times_are_those_asked_for(quick):

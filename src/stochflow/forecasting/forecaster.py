@@ -23,18 +23,14 @@ from .outputs import (
     check_request,
     filled_frame,
     forecast_frame,
+    furthest_level,
     sample_frame,
     score_frame,
     summary_frame,
 )
-from .requests import forecast_times, known_ahead, read_table
+from .requests import forecast_times, known_ahead, number_of_draws, read_table, warn_of_cut
 from .times import read_times
 from .units import check_support
-
-# Draws behind a quantile that was asked for without a number of samples.
-DRAWS = 400
-# Of one forecast: eight gigabytes.
-MOST_NUMBERS = 2**30
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -224,7 +220,8 @@ class Forecaster:
             `every` is the usual gap by default. Or `times`: at these, the same for all series.
         - `future`: a frame with the covariates known ahead at those times.
         - `samples`: so many draws, a row each; `quantiles`: a column each; `interval`: the median and the ends of the
-            central interval of this probability (0.9 if nothing else is asked for).
+            central interval of this probability (0.9 if nothing else is asked for). Behind either are 400 draws, more
+            if a level is so far out that fewer than twenty would lie beyond it, or as many as `samples` says.
         - `paths`: draw whole paths, from each time to the next, and not each time straight from the last row: for
             questions about several times together. It takes longer.
         - `random_state`: seed of the draws.
@@ -237,27 +234,27 @@ class Forecaster:
         rows = samples is not None and quantiles is None and interval is None
         check_request(quantiles, interval, fitted.names, fitted.columns, rows=rows)
         panel = None if df is None else self._panel(df)
-        draws, ids, at = self._forecast(panel, horizon, every, times, future, samples, paths, random_state)
+        furthest = furthest_level(quantiles, interval)
+        draws, ids, at = self._forecast(
+            panel, horizon, every, times, future, samples, paths, random_state, furthest
+        )
         frame = self._like(df)
+        if not rows:
+            warn_of_cut(draws.shape[1], furthest)
         if rows:
             return sample_frame(draws, ids, at, fitted.names, fitted.columns, fitted.axis, frame)
         return summary_frame(
             draws, ids, at, fitted.names, fitted.columns, fitted.axis, frame, quantiles, interval
         )
 
-    def _forecast(self, panel, horizon, every, times, future, samples, paths, random_state):
+    def _forecast(self, panel, horizon, every, times, future, samples, paths, random_state, furthest=0.5):
         """Draws (series, samples, times, dim), ids and times; of the series of the fit if there is no panel."""
         fitted = self._fitted()
-        number = DRAWS if samples is None else count(samples)
         key = jr.key(seed_of(random_state, self.random_state))
         past = self.past_ if panel is None else fitted.model.past(panel)
         assert past is not None
         at = forecast_times(fitted, past.last, past.ids, horizon, every, times)
-        if (numbers := number * at.size * len(fitted.names)) > MOST_NUMBERS:
-            raise ValueError(
-                f"{number} samples of {len(past.ids)} series at {at.shape[1]} times are {numbers:.2g} numbers, more "
-                f"than {MOST_NUMBERS:.2g}: ask for fewer `samples`, times or series at once."
-            )
+        number = number_of_draws(samples, furthest, at, len(fitted.names))
         ahead = known_ahead(fitted, future, past.ids, at)
         return fitted.model.draw(past, at, ahead, samples=number, joint=paths, key=key), past.ids, at
 

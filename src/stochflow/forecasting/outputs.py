@@ -86,6 +86,11 @@ def _levels(quantiles, interval) -> dict[str, float]:
     return {"": 0.5, f"_lo{100 * inside:g}": (1 - inside) / 2, f"_hi{100 * inside:g}": (1 + inside) / 2}
 
 
+def furthest_level(quantiles: Any, interval: Any) -> float:
+    """How far the outermost level that is asked for is from 0 or 1."""
+    return min(min(level, 1 - level) for level in _levels(quantiles, interval).values())
+
+
 def _probabilities(quantiles) -> list[float]:
     try:
         levels = np.atleast_1d(np.asarray(quantiles, float))

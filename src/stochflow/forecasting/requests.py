@@ -1,9 +1,12 @@
 """What is asked of a forecast: its times, and what is known ahead of them."""
 
+import math
+import warnings
 from typing import Any
 
 import numpy as np
 
+from .arguments import count
 from .frames import as_frame, find_columns, read_panel, warn_of_still, warn_of_unread_ids
 from .model import Fitted, Table
 from .times import read_times
@@ -14,6 +17,13 @@ MOST_TIMES = 100_000
 MOST_HORIZONS = 1000
 # Of the usual gap: times as near as this are the same.
 SAME_TIME = 1e-6
+# Draws behind a quantile that was asked for without a number of samples: at least so many, and so many beyond the
+# furthest level, as those of the central 90 % have.
+DRAWS, BEYOND = 400, 20
+# But no more than that, whatever the level; nor numbers of one series, at all of its times, that are drawn at once.
+MOST_DRAWS, MOST_AT_ONCE = 100_000, 2**20
+# Of one forecast: eight gigabytes.
+MOST_NUMBERS = 2**30
 
 
 def forecast_times(
@@ -69,6 +79,36 @@ def read_table(df: Any, *, like: Fitted | Table | None = None, **columns: Any) -
     if like is None:
         warn_of_still(panel, found)
     return Table(panel, found, axis, names, str(frame.implementation))
+
+
+def number_of_draws(samples: Any, furthest: float, at: np.ndarray, dim: int) -> int:
+    """So many as were asked for, or as a level needs that lies so far from the nearer end: as many as fit in memory."""
+    if samples is None:
+        room = min(MOST_DRAWS, MOST_AT_ONCE // at.shape[1], MOST_NUMBERS // (at.size * dim))
+        number = max(DRAWS, min(_enough(furthest), room))
+    else:
+        number = count(samples)
+    if (numbers := number * at.size * dim) > MOST_NUMBERS:
+        raise ValueError(
+            f"{number} samples of {at.shape[0]} series at {at.shape[1]} times are {numbers:.2g} numbers, more than "
+            f"{MOST_NUMBERS:.2g}: ask for fewer `samples`, times or series at once."
+        )
+    return number
+
+
+def _enough(furthest: float) -> int:
+    return math.ceil(round(BEYOND / max(furthest, 1e-12), 6))
+
+
+def warn_of_cut(number: int, furthest: float) -> None:
+    """Beyond the outermost of the draws nothing is known of a law: say so if a level lies there."""
+    if furthest * (number + 1) < 1:
+        warnings.warn(
+            f"the quantile of level {furthest:.3g}, or the one as far from 1, lies beyond the outermost of {number} "
+            f"draws and is cut off there: pass `samples={_enough(furthest)}`, for fewer times or series at once if "
+            "they are too many.",
+            stacklevel=3,
+        )
 
 
 def known_ahead(fitted: Fitted, future: Any, ids: list[Any], at: np.ndarray) -> np.ndarray:
