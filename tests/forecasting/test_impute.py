@@ -88,12 +88,40 @@ def test_times_outside_say_so(times, words, model):
         model.impute(two_channels(), times=times)
 
 
-def test_a_frame_of_one_channel_a_row_says_so():
+@pytest.mark.parametrize("named", [str, ["price", "x"].index])
+def test_a_frame_of_one_channel_a_row_comes_back_as_one(named, holes):
+    """Filled in as the same frame with a column for each channel is; rows that are not there are not made up."""
+    long = holes.melt(["name", "when"], var_name="what").sample(frac=1, random_state=2)
+    long = long.assign(what=long["what"].map(named))
+    made = quick_fit(long, id="name", time="when", values="value", channel="what")
+    assert made.predict(long, horizon="12h", every="6h", samples=6).columns.tolist()[3:] == list(
+        made.fitted_.names
+    )
+    wide = holes.rename(columns={name: str(named(name)) for name in ("price", "x")})
+    ask = {"samples": 30}
+    filled, expected = made.impute(long, **ask), made.impute(wide, **ask)
+    assert list(filled.columns) == ["name", "when", "what", "value", "value_lo90", "value_hi90"]
+    pd.testing.assert_frame_equal(filled[["name", "when", "what"]], long[["name", "when", "what"]])
+    for what, some in filled.groupby("what"):
+        of = some.merge(expected, on=["name", "when"])
+        for ending in ("", "_lo90", "_hi90"):
+            assert np.array_equal(of[f"value{ending}"], of[f"{what}{ending}"], equal_nan=True)
+    assert filled["value"].isna().sum() == 2  # at the ends
+    few = long[long["value"].notna()]
+    assert len(made.impute(few, **ask)) == len(few)
+
+
+def test_rows_of_one_channel_each_at_other_times():
     long = two_channels().melt(["name", "when"], var_name="what")
-    model = quick_fit(long, id="name", time="when", values="value", channel="what")
-    assert model.predict(long, horizon="12h", every="6h", samples=6).columns.tolist()[3:] == ["price", "x"]
-    with pytest.raises(ValueError, match="pivot the frame first"):
-        model.impute(long)
+    made = quick_fit(long, id="name", time="when", values="value", channel="what")
+    ask = {"times": list(two_channels().query("name == 's1'")["when"].iloc[[7, 9]]), "samples": 20}
+    rows, expected = made.impute(long, **ask), made.impute(two_channels(), **ask)
+    assert list(rows.columns) == ["name", "when", "what", "value", "value_lo90", "value_hi90"]
+    assert len(rows) == 2 * len(expected)
+    for what, some in rows.groupby("what"):
+        for ending in ("", "_lo90", "_hi90"):
+            assert np.array_equal(some[f"value{ending}"], expected[f"{what}{ending}"])
+        assert np.array_equal(some["when"], expected["when"])
 
 
 def test_the_middle_is_that_of_the_laws_own_bridge():

@@ -287,26 +287,22 @@ class Forecaster:
         """The frame with its missing values filled in by the median of draws given the rows before *and* after, and two
         more columns a channel with the ends of the central 90 %.
 
+        Of a frame of rows of one channel each, its rows whose value is empty are filled in, with two more columns.
+
         With `times`, rows at these times instead, for each series that they lie within. Values that were observed are
         left as they are; a value before the first complete row of its series, or after the last, stays missing. (Of a
         latent model: before the first row with any value, or after the last.)
         """
         fitted = self._fitted()
-        frame, panel = as_frame(df), self._panel(df)
-        if self._columns_in(df).channel is not None:
-            raise ValueError(
-                f"`impute` fills in frames with a column for each channel ({', '.join(fitted.names)}); pivot the frame "
-                "first."
-            )
+        frame, panel, columns = as_frame(df), self._panel(df), self._columns_in(df)
         key = jr.key(seed_of(random_state, self.random_state))
         wanted = None if times is None else np.unique(read_times(times, fitted.axis))
         number = count(samples, least=2)  # an interval has two ends
         partial = fitted.model.reads_partial
         draw = lambda i, at: fitted.model.impute(panel, i, at, samples=number, key=key)
         if wanted is None:
-            return filled_frame(frame, panel, fitted.names, draw, partial=partial)
-        columns, axis = fitted.columns, fitted.axis
-        return between_frame(wanted, panel, fitted.names, columns, axis, frame, draw, partial=partial)
+            return filled_frame(frame, panel, fitted.names, columns, draw, partial=partial)
+        return between_frame(wanted, panel, fitted.names, columns, fitted.axis, frame, draw, partial=partial)
 
     def score(
         self,

@@ -41,7 +41,8 @@ class Panel:
     """Series in the order of their ids, each with its rows in the order of time.
 
     Covariates are one array a series: `past` and `future` with a row a row, `static` with one row for all. `rows` says
-    where in the frame each row was (of a frame with a channel column, the first of those of one time).
+    where in the frame each row was (of a frame with a channel column, all those of one time, side by side, and -1 where
+    a time has fewer than another).
     """
 
     ids: list[Any]
@@ -262,8 +263,9 @@ def _grouped(columns, ids, codes, times, values, number, axis) -> Panel:
     kept = order[first]
     if columns.channel is not None:
         values = _merge(values[order], group, len(kept), order, ids, codes, times, axis)
+        rows = _side_by_side(order, group, first)
     else:
-        values = values[kept]
+        values, rows = values[kept], kept
     pick = lambda names: np.stack([number[n][kept] for n in names], 1) if names else np.zeros((len(kept), 0))
     past, future, static = pick(columns.past), pick(columns.future), pick(columns.static)
     edges = np.flatnonzero(np.diff(codes[kept])) + 1
@@ -289,7 +291,7 @@ def _grouped(columns, ids, codes, times, values, number, axis) -> Panel:
         past=split(past),
         future=split(future),
         static=np.stack([each[0] for each in statics]),
-        rows=split(kept),
+        rows=split(rows),
     )
 
 
@@ -307,6 +309,14 @@ def _merge(values, group, number, order, ids, codes, times, axis):
         )
     merged[group[row], channel] = values[row, channel]
     return merged
+
+
+def _side_by_side(order, group, first):
+    """The rows of the frame in each group, the first of which are marked, and -1 where a group has fewer."""
+    number = np.arange(len(order)) - np.flatnonzero(first)[group]
+    rows = np.full((first.sum(), number.max() + 1), -1)
+    rows[group, number] = order
+    return rows
 
 
 def _by_channel(frame, columns, channels):

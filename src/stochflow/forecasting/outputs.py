@@ -13,7 +13,8 @@ from .frames import Columns, Panel, write_frame
 from .model import Table
 
 DEFAULT_INTERVAL = 0.9
-CENTRAL = (0.05, 0.95)
+# Of what is filled in: endings of the columns, and the level in each.
+ENDS, LEVELS = ("", "_lo90", "_hi90"), (0.5, 0.05, 0.95)
 Draw = Callable[[int, np.ndarray], np.ndarray]
 
 
@@ -105,40 +106,51 @@ def _probabilities(quantiles) -> list[float]:
 
 
 def filled_frame(
-    frame: nw.DataFrame, panel: Panel, names: tuple[str, ...], draw: Draw, *, partial: bool
+    frame: nw.DataFrame, panel: Panel, names: tuple[str, ...], columns: Columns, draw: Draw, *, partial: bool
 ) -> Any:
     """The frame with what was missing between complete rows (rows with a value, if `partial`) filled in, and the ends
     of intervals beside."""
-    _require_apart([*frame.columns, *(name + ending for name in names for ending in ("_lo90", "_hi90"))])
-    ends = {name: frame[name].cast(nw.Float64).to_numpy().astype(np.float64).copy() for name in names}
-    low, high = ({name: ends[name].copy() for name in names} for _ in range(2))
+    values = names if columns.channel is None else columns.values
+    _require_apart([*frame.columns, *(name + ending for name in values for ending in ENDS[1:])])
+    numbers = [frame[name].cast(nw.Float64).to_numpy().astype(np.float64) for name in values]
+    cells = np.tile(np.stack(numbers, axis=1), (3, 1, 1))
+    channel = _channels(frame, names, columns)
+    empty = np.append(np.isnan(cells[0]).any(axis=1), False)  # the last for rows that are not there
     for i in range(len(panel)):
-        x = panel.values[i]
+        x, places = panel.values[i], panel.rows[i].reshape(len(panel.values[i]), -1)
         ends_at = np.flatnonzero(panel.seen(i, partial=partial))
         if len(ends_at) < 2:
             continue
         inside = (np.arange(len(x)) >= ends_at[0]) & (np.arange(len(x)) <= ends_at[-1])
-        rows = np.flatnonzero(np.isnan(x).any(axis=1) & inside)
+        rows = np.flatnonzero(empty[places].any(axis=1) & inside)
         if not len(rows):
             continue
-        drawn = draw(i, panel.times[i][rows])
-        for c, name in enumerate(names):
-            empty = np.isnan(x[rows, c])
-            places = panel.rows[i][rows[empty]]
-            found = quantiles_of_draws(drawn[:, empty, c], [0.5, *CENTRAL], axis=0)
-            ends[name][places], low[name][places], high[name][places] = found
+        drawn = quantiles_of_draws(draw(i, panel.times[i][rows]), LEVELS, axis=0)
+        found = np.where(np.isnan(x[rows]), drawn, x[rows])
+        row, which = np.nonzero(places[rows] >= 0)
+        place = places[rows][row, which]
+        cells[:, place] = found[:, row[:, None], channel[place]]
     made = {name: frame[name] for name in frame.columns}
-    for name in names:
-        made |= {name: ends[name], f"{name}_lo90": low[name], f"{name}_hi90": high[name]}
+    for c, name in enumerate(values):
+        made |= {name + ending: of[:, c].copy() for ending, of in zip(ENDS, cells, strict=True)}
     return write_frame(made, frame)
+
+
+def _channels(frame: nw.DataFrame, names: tuple[str, ...], columns: Columns) -> np.ndarray:
+    """Of each row of a frame, the channel of each of its values."""
+    if columns.channel is None:
+        return np.tile(np.arange(len(names)), (len(frame), 1))
+    place = {name: c for c, name in enumerate(names)}
+    return np.array([[place[str(name)]] for name in frame[columns.channel].to_list()])
 
 
 def between_frame(
     wanted, panel: Panel, names, columns, axis, frame: nw.DataFrame, draw: Draw, *, partial: bool
 ) -> Any:
-    """Medians and intervals at times within each series."""
-    made = [name + ending for name in names for ending in ("", "_lo90", "_hi90")]
-    _require_apart([column for column in (columns.id, columns.time) if column is not None] + made)
+    """Medians and intervals at times within each series; of a frame of rows of one channel each, such rows."""
+    values = names if columns.channel is None else columns.values
+    named = [name for name in (columns.id, columns.time, columns.channel) if name is not None]
+    _require_apart([*named, *(name + ending for name in values for ending in ENDS)])
     ids, times, rows = [], [], []
     for i in range(len(panel)):
         whole = panel.times[i][panel.seen(i, partial=partial)]
@@ -147,18 +159,29 @@ def between_frame(
             drawn = draw(i, at)
             ids += [panel.ids[i]] * len(at)
             times.append(at)
-            rows.append(quantiles_of_draws(drawn, [0.5, *CENTRAL], axis=0))
+            rows.append(quantiles_of_draws(drawn, LEVELS, axis=0))
     if not ids:
         raise ValueError(
             "`times` must lie between the first and the last complete row of a series; none does."
         )
-    found = np.concatenate(rows, axis=1)
+    found, each = np.concatenate(rows, axis=1), 1 if columns.channel is None else len(names)
+    ids = [name for name in ids for _ in range(each)]
     out: dict[str, Any] = {} if columns.id is None else {columns.id: _id_column(columns.id, ids, frame)}
-    out[columns.time] = axis.write(columns.time, np.concatenate(times), frame.implementation)
-    for c, name in enumerate(names):
-        for ending, column in zip(("", "_lo90", "_hi90"), found[..., c], strict=True):
+    out[columns.time] = axis.write(columns.time, np.repeat(np.concatenate(times), each), frame.implementation)
+    if columns.channel is not None:
+        out[columns.channel] = _channel_column(columns.channel, names, found.shape[1], frame)
+        found = found.reshape(len(LEVELS), -1, 1)
+    for c, name in enumerate(values):
+        for ending, column in zip(ENDS, found[..., c], strict=True):
             out[name + ending] = column.astype(np.float64)
     return write_frame(out, frame)
+
+
+def _channel_column(name: str, names: tuple[str, ...], times: int, like: nw.DataFrame) -> nw.Series:
+    """The channels, as they are written in a frame, for each of so many times."""
+    written = {str(value): value for value in like[name].unique().to_list()}
+    known = written.keys() >= set(names)
+    return _id_column(name, [written[of] if known else of for of in names] * times, like)
 
 
 def score_frame(scores: list[GapScore], like: nw.DataFrame) -> Any:
