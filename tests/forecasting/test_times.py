@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from stochflow.forecasting.times import TimeAxis, as_moments, read_times
+from stochflow.forecasting.times import TimeAxis, as_moments, moments_asked_for, read_times
 
 NAIVE = pd.Series(pd.to_datetime(["2024-03-30 23:30", "2024-03-31 03:30", "2024-07-01 00:00"]))
 BERLIN = NAIVE.dt.tz_localize("Europe/Berlin")
@@ -53,6 +53,60 @@ def test_seconds_are_counted_through_a_change_of_the_clock():
 def test_a_time_is_shown_in_its_zone():
     series, axis = opened(BERLIN)
     assert axis.show(axis.read(series, "t")[0]) == "2024-03-30 23:30:00"
+
+
+SMALL = {
+    "a tenth of a microsecond": (np.arange(40) * 100, "ns"),
+    "over years": (np.concatenate([np.arange(40) * 10**15, 40 * 10**15 + np.arange(40) * 10**8 + 7]), "ns"),
+    "microseconds, far": (2**53 * 3 + np.arange(40), "us"),
+}
+
+
+@pytest.mark.parametrize(("counts", "unit"), SMALL.values(), ids=SMALL.keys())
+@pytest.mark.parametrize("library", [pd.Series, pl.Series])
+def test_times_that_double_precision_would_merge_since_1970_do_not_and_come_back(counts, unit, library):
+    moments = (counts + (1_700_000_000_123_456_789 if unit == "ns" else 0)).view(f"M8[{unit}]")
+    column = library(moments)
+    series, axis = opened(column)
+    read = axis.read_moments(series, "t")
+    near = axis.near(read)
+    times = near.numbers(read)
+    assert near.origin != 0
+    assert (np.diff(times) > 0).all()
+    assert np.allclose(np.diff(times), np.diff(counts) / {"ns": 1e9, "us": 1e6}[unit], rtol=1e-6, atol=5e-9)
+    assert list(near.column("t", read, series.implementation).to_native()) == list(column)
+    assert near.show(times[0]) == str(moments[0].astype("M8[s]")).replace("T", " ")
+
+
+def test_the_same_moment_is_the_same_number_in_any_unit_and_counted_from_1970_where_that_is_exact():
+    for unit in ("ms", "us", "ns"):
+        series, axis = opened(NAIVE.dt.as_unit(unit) + pd.Timedelta("0.1s"))
+        moments = axis.read_moments(series, "t")
+        assert axis.near(moments) == axis or unit == "ns"
+        assert axis.numbers(moments)[0] == pd.Timestamp("2024-03-30 23:30:00.1", tz="UTC").timestamp()
+
+
+@pytest.mark.parametrize("origin", [0.5, "0", True, 2**63])
+def test_an_origin_is_a_whole_number_of_seconds(origin):
+    with pytest.raises(ValueError, match="`origin` must be an integer up to"):
+        TimeAxis("datetime", origin=origin)
+
+
+@pytest.mark.parametrize("step", ["100ms", "3ns", "1000.1s", "7us", "24h"])
+def test_a_grid_is_exact(step):
+    start = np.array(["2024-01-02T03:04:05.123456789"], "M8[ns]")
+    axis = TimeAxis("datetime", "ns")
+    found = axis.grid(start, axis.length(step, "every"), 1000)[0]
+    assert (np.diff(found) == pd.Timedelta(step).to_timedelta64()).all()
+    with pytest.raises(ValueError, match="292 years from 1970, further than ns can be counted in 64 bits"):
+        axis.grid(start, axis.length("365d", "every"), 300)
+
+
+def test_nanoseconds_of_timestamps_in_a_list_are_read():
+    asked = pd.date_range("2024-01-01", periods=3, freq="7ns", unit="ns")
+    for times in (asked, list(asked), [str(time) for time in asked]):
+        found = moments_asked_for(times, TimeAxis("datetime", "ns"))
+        assert list(found) == list(asked.to_numpy())
 
 
 def test_times_between_dates_and_integers_come_back_finer():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from ..metrics import LEVEL, central_interval, crps_of_draws, error_of_mean, ratio_of_means
 from .frames import Panel
@@ -29,14 +29,14 @@ def check_backtest(gaps: Any, folds: Any, start: Any, origins: Any) -> None:
 class Tested(NamedTuple):
     """Forecasts over one gap, from several origins, and what came of them.
 
-    `stretch` numbers the stretches of the gap that origins lie in: forecasts of one stretch overlap, and say nearly the
-    same. `scores` are the CRPS of the forecaster (`crps`) and that of each baseline, of each forecast and channel: NaN
-    where a channel was not seen, or a baseline has never seen it before.
+    `origin` and `at` are moments. `stretch` numbers the stretches of the gap that origins lie in: forecasts of one
+    stretch overlap, and say nearly the same. `scores` are the CRPS of the forecaster (`crps`) and that of each
+    baseline, of each forecast and channel: NaN where a channel was not seen, or a baseline has never seen it before.
     """
 
     series: Int[np.ndarray, " n"]
-    origin: Float[np.ndarray, " n"]
-    at: Float[np.ndarray, " n"]
+    origin: Shaped[np.ndarray, " n"]
+    at: Shaped[np.ndarray, " n"]
     stretch: Int[np.ndarray, " n"]
     truth: Float[np.ndarray, "n dim"]
     median: Float[np.ndarray, "n dim"]
@@ -154,8 +154,8 @@ def _tested(
     low, high = central_interval(draws, LEVEL)
     return Tested(
         series=origins.series,
-        origin=pick(panel.times, origins.start),
-        at=pick(panel.times, origins.end),
+        origin=pick(panel.moments, origins.start),
+        at=pick(panel.moments, origins.end),
         stretch=_stretches(panel, origins, gap),
         truth=truth,
         median=np.median(draws, axis=1),

@@ -31,7 +31,7 @@ def draw_origins(
 def _finite_draws(fitted: Fitted, known: Panel, panel: Panel, origins: Origins, **how: int) -> np.ndarray:
     """The same, all of them finite: means over what was seen would leave the others out."""
     draws = draw_origins(fitted, known, panel, origins, **how)
-    lost = ~np.isfinite(draws).all(axis=(1, 2))
+    lost = np.asarray(~np.isfinite(draws).all(axis=(1, 2)))
     if lost.any():
         first = min(panel.times[i][s] for i, s in zip(origins.series[lost], origins.start[lost], strict=True))
         raise ValueError(

@@ -55,7 +55,8 @@ def save_forecaster(forecaster: Forecaster, path: str | os.PathLike, *, folder: 
         "kind": KIND,
         "params": stored_params(forecaster),
         "columns": dataclasses.asdict(fitted.columns),
-        "axis": dataclasses.asdict(fitted.axis),
+        # Files in which times are counted from 1970 are those of before.
+        "axis": {n: v for n, v in dataclasses.asdict(fitted.axis).items() if n != "origin" or v},
         "names": list(fitted.names),
         "gap": fitted.gap,
         "card": fitted.card,

@@ -82,7 +82,7 @@ def fit_table(
         model = fit_latent_model(
             panel, region, horizon=longest, steps=config.steps, folder=folder, progress=progress, key=key
         )
-    gap = float(np.median(np.concatenate([np.diff(t) for t in panel.times])))
+    gap = float(np.median(np.concatenate([axis.gaps(moments) for moments in panel.moments])))
     card = {"kind": kind, "why": why} | _card(
         table, model, checks, clock.monotonic() - begin, kind, config.folds
     )

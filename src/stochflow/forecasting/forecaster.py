@@ -29,7 +29,7 @@ from .outputs import (
     summary_frame,
 )
 from .requests import forecast_times, known_ahead, number_of_draws, read_table, warn_of_cut
-from .times import read_times
+from .times import moments_asked_for
 from .units import check_support
 
 
@@ -248,15 +248,17 @@ class Forecaster:
         )
 
     def _forecast(self, panel, horizon, every, times, future, samples, paths, random_state, furthest=0.5):
-        """Draws (series, samples, times, dim), ids and times; of the series of the fit if there is no panel."""
+        """Draws (series, samples, times, dim), ids and moments; of the series of the fit if there is no panel."""
         fitted = self._fitted()
         key = jr.key(seed_of(random_state, self.random_state))
         past = self.past_ if panel is None else fitted.model.past(panel)
         assert past is not None
-        at = forecast_times(fitted, past.last, past.ids, horizon, every, times)
+        rows = self.panel_ if panel is None else panel
+        moments = forecast_times(fitted, past, rows, horizon, every, times)
+        at = fitted.axis.numbers(moments)
         number = number_of_draws(samples, furthest, at, len(fitted.names))
         ahead = known_ahead(fitted, future, past.ids, at)
-        return fitted.model.draw(past, at, ahead, samples=number, joint=paths, key=key), past.ids, at
+        return fitted.model.draw(past, at, ahead, samples=number, joint=paths, key=key), past.ids, moments
 
     def _own_panel(self) -> Panel:
         if self.panel_ is None:
@@ -296,7 +298,7 @@ class Forecaster:
         fitted = self._fitted()
         frame, panel, columns = as_frame(df), self._panel(df), self._columns_in(df)
         key = jr.key(seed_of(random_state, self.random_state))
-        wanted = None if times is None else np.unique(read_times(times, fitted.axis))
+        wanted = None if times is None else np.unique(moments_asked_for(times, fitted.axis))
         number = count(samples, least=2)  # an interval has two ends
         partial = fitted.model.reads_partial
         draw = lambda i, at: fitted.model.impute(panel, i, at, samples=number, key=key)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from .times import TimeAxis, as_moments
 
@@ -38,7 +38,8 @@ class Partial(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Panel:
-    """Series in the order of their ids, each with its rows in the order of time.
+    """Series in the order of their ids, each with its rows in the order of time: as the numbers that a law reads, in
+    `times`, and exactly, in `moments`.
 
     Covariates are one array a series: `past` and `future` with a row a row, `static` with one row for all. `rows` says
     where in the frame each row was (of a frame with a channel column, all those of one time, side by side, and -1 where
@@ -47,6 +48,7 @@ class Panel:
 
     ids: list[Any]
     times: list[Float[np.ndarray, " _rows"]]
+    moments: list[Shaped[np.ndarray, " _rows"]]
     values: list[Float[np.ndarray, "_rows dim"]]
     past: list[Float[np.ndarray, "_rows past"]]
     future: list[Float[np.ndarray, "_rows future"]]
@@ -91,6 +93,7 @@ class Panel:
         return Panel(
             ids=[self.ids[i] for i in series],
             times=cut(self.times),
+            moments=cut(self.moments),
             values=cut(self.values),
             past=cut(self.past),
             future=cut(self.future),
@@ -237,7 +240,8 @@ def read_panel(
             f"that the model was fitted on ({axis.zone or 'without'}): bring it there, as `dt.tz_localize` of pandas "
             "or `dt.replace_time_zone` of polars does."
         )
-    times = known.read(column, columns.time)
+    moments = known.read_moments(column, columns.time)
+    axis = axis or known.near(moments)
     ids, codes = _ids(frame, columns.id)
     number = {name: _numbers(frame[name], name) for name in (*columns.past, *columns.future, *columns.static)}
     if columns.channel is None:
@@ -245,20 +249,28 @@ def read_panel(
         names = columns.values
     else:
         names, values = _by_channel(frame, columns, channels)
-    panel = _grouped(columns, ids, codes, times, values, number, axis or known)
-    return panel, axis or known, names
+    return _grouped(columns, ids, codes, moments, values, number, axis), axis, names
 
 
-def _grouped(columns, ids, codes, times, values, number, axis) -> Panel:
-    order = np.lexsort((times, codes))
-    same = np.flatnonzero((np.diff(codes[order]) == 0) & (np.diff(times[order]) == 0))
+def _grouped(columns, ids, codes, moments, values, number, axis) -> Panel:
+    order, times = np.lexsort((moments, codes)), axis.numbers(moments)
+    repeats = lambda array: array[order][1:] == array[order][:-1]
+    same = np.flatnonzero(repeats(codes) & repeats(moments))
     if len(same) and columns.channel is None:
         row = order[same[0] + 1]
         raise ValueError(
             f"series {ids[codes[row]]!r} has two rows at {axis.show(times[row])} (the second is row {row}): keep one, "
             "or average them first."
         )
-    first = np.concatenate([[True], (np.diff(codes[order]) != 0) | (np.diff(times[order]) != 0)])
+    near = np.flatnonzero(repeats(codes) & repeats(times) & ~repeats(moments))
+    if len(near):
+        row = order[near[0] + 1]
+        raise ValueError(
+            f"series {ids[codes[row]]!r} has two rows at {axis.show(times[row])} (the second is row {row}) that are "
+            "too near to each other for double precision to tell them apart over so long a time: keep one, or average "
+            "them first."
+        )
+    first = np.concatenate([[True], ~(repeats(codes) & repeats(moments))])
     group = np.cumsum(first) - 1
     kept = order[first]
     if columns.channel is not None:
@@ -287,6 +299,7 @@ def _grouped(columns, ids, codes, times, values, number, axis) -> Panel:
     return Panel(
         ids=[ids[codes[part[0]]] for part in split(kept)],
         times=split(times[kept]),
+        moments=split(moments[kept]),
         values=split(values),
         past=split(past),
         future=split(future),

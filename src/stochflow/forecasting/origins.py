@@ -43,7 +43,7 @@ def find_origins(
         if not len(inside):
             continue
         starts = np.unique(inside[np.linspace(0, len(inside) - 1, min(most, len(inside))).astype(int)])
-        ends = np.maximum(np.searchsorted(t, t[starts] + gap * (1 - 1e-9)), starts + 1)
+        ends = np.maximum(np.searchsorted(t, at_least(t[starts], gap)), starts + 1)
         there = ends < len(t)
         starts, ends = starts[there], ends[there]
         near = t[ends] - t[starts] <= LATEST * gap + 2 * usual
@@ -51,6 +51,11 @@ def find_origins(
     if not found:
         return Origins(*[np.zeros(0, int)] * 3)
     return Origins(*(np.concatenate(each) for each in zip(*found, strict=True)))
+
+
+def at_least(times: np.ndarray, gap: float) -> np.ndarray:
+    """When a gap has passed since each time, or as near to it as rounding may bring a time that is meant to be then."""
+    return times + gap * (1 - 1e-9) - 4 * np.spacing(np.abs(times))
 
 
 def truncated(panel: Panel, origins: Origins) -> Panel:

@@ -11,6 +11,7 @@ from ..metrics import quantiles_of_draws
 from .backtest import BASELINES, GapScore, Tested
 from .frames import Columns, Panel, write_frame
 from .model import Table
+from .times import TimeAxis, as_exact
 
 DEFAULT_INTERVAL = 0.9
 # Of what is filled in: endings of the columns, and the level in each.
@@ -25,16 +26,47 @@ def _id_and_time(ids, at, repeats, columns, axis, like) -> dict[str, Any]:
     if columns.id is not None:
         kinds = np.array(ids) if isinstance(ids[0], int | float | np.number) else np.array(ids, object)
         out[columns.id] = _id_column(columns.id, list(np.repeat(kinds, number * repeats)), like)
-    times = np.tile(at[:, None, :], (1, repeats, 1)).reshape(-1)
-    out[columns.time] = axis.write(columns.time, times, like.implementation)
+    moments = np.tile(at[:, None, :], (1, repeats, 1)).reshape(-1)
+    out[columns.time] = _time_column(columns.time, moments, axis, like, columns.time)
     return out
+
+
+def _time_column(name: str, moments: np.ndarray, axis: TimeAxis, like: nw.DataFrame, time: str) -> nw.Series:
+    """Moments of the type that times have in a frame, if it holds all of them exactly; as the axis has them if not, or
+    if the frame has no such column (a model that was loaded)."""
+    made = axis.column(name, moments, like.implementation)
+    return (
+        _cast(made, like[time]) if time in like.columns and _holds(like[time].dtype, made, moments) else made
+    )
+
+
+def _holds(kind: Any, made: nw.Series, moments: np.ndarray) -> bool:
+    """Whether a column of this type can hold moments exactly."""
+    of: Any = made.dtype
+    if isinstance(kind, nw.Datetime | nw.Duration) and type(of) is type(kind):
+        found = as_exact(moments, kind.time_unit)
+        alike = getattr(of, "time_zone", None) == getattr(kind, "time_zone", None)
+        return alike and np.datetime_data(found.dtype)[0] == kind.time_unit
+    single = str(kind).lower()
+    if not (kind.is_numeric() and of.is_numeric() and hasattr(np, single)):
+        return False
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.array_equal(moments.astype(single).astype(moments.dtype), moments)
+
+
+def _cast(made: nw.Series, like: nw.Series) -> nw.Series:
+    """As the other column; one of pandas in its own dtype, which says more than narwhals does."""
+    if like.implementation.is_pandas():
+        return nw.from_native(made.to_native().astype(like.to_native().dtype), series_only=True)
+    return made.cast(like.dtype)
 
 
 def _id_column(name: str, ids: list[Any], like: nw.DataFrame) -> nw.Series:
     """Ids of the type that they have in a frame; as they are if it has no such column (a model that was loaded)."""
     made = nw.new_series(name, ids, backend=like.implementation)
     kind = like[name].dtype if name in like.columns else made.dtype
-    return made.cast(kind) if kind.is_integer() or isinstance(kind, nw.Categorical | nw.Enum) else made
+    cast = name in like.columns and (kind.is_integer() or isinstance(kind, nw.Categorical | nw.Enum))
+    return _cast(made, like[name]) if cast else made
 
 
 def sample_frame(draws, ids, at, names, columns, axis, like) -> Any:
@@ -151,14 +183,15 @@ def between_frame(
     values = names if columns.channel is None else columns.values
     named = [name for name in (columns.id, columns.time, columns.channel) if name is not None]
     _require_apart([*named, *(name + ending for name in values for ending in ENDS)])
-    ids, times, rows = [], [], []
+    ids, moments, rows = [], [], []
+    asked = axis.numbers(wanted)
     for i in range(len(panel)):
         whole = panel.times[i][panel.seen(i, partial=partial)]
-        at = wanted[(wanted >= whole[0]) & (wanted <= whole[-1])] if len(whole) > 1 else wanted[:0]
-        if len(at):
-            drawn = draw(i, at)
-            ids += [panel.ids[i]] * len(at)
-            times.append(at)
+        inside = (asked >= whole[0]) & (asked <= whole[-1]) if len(whole) > 1 else np.zeros(len(asked), bool)
+        if inside.any():
+            drawn = draw(i, asked[inside])
+            ids += [panel.ids[i]] * inside.sum()
+            moments.append(wanted[inside])
             rows.append(quantiles_of_draws(drawn, LEVELS, axis=0))
     if not ids:
         raise ValueError(
@@ -167,7 +200,8 @@ def between_frame(
     found, each = np.concatenate(rows, axis=1), 1 if columns.channel is None else len(names)
     ids = [name for name in ids for _ in range(each)]
     out: dict[str, Any] = {} if columns.id is None else {columns.id: _id_column(columns.id, ids, frame)}
-    out[columns.time] = axis.write(columns.time, np.repeat(np.concatenate(times), each), frame.implementation)
+    repeated = np.repeat(np.concatenate(moments), each)
+    out[columns.time] = _time_column(columns.time, repeated, axis, frame, columns.time)
     if columns.channel is not None:
         out[columns.channel] = _channel_column(columns.channel, names, found.shape[1], frame)
         found = found.reshape(len(LEVELS), -1, 1)
@@ -230,7 +264,7 @@ def forecast_frame(tested: dict[float, Tested], table: Table, like: nw.DataFrame
     out: dict[str, Any] = {}
     if columns.id is not None:
         out[columns.id] = _id_column(columns.id, [panel.ids[i] for i in series], like)
-    out[columns.time] = axis.write(columns.time, at, like.implementation)
+    out[columns.time] = _time_column(columns.time, at, axis, like, columns.time)
     out |= {of: joined[of] for of in ("channel", "gap")}
-    out["origin"] = axis.write("origin", joined["origin"], like.implementation)
+    out["origin"] = _time_column("origin", joined["origin"], axis, like, columns.time)
     return write_frame(out | {of: each for of, each in joined.items() if of not in out}, like)

@@ -1,6 +1,7 @@
 """A forecast as a picture: the last rows of a series and the fan of what may come."""
 
-from datetime import datetime
+import dataclasses
+from datetime import UTC
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -40,9 +41,10 @@ def plot_forecast(
     )
     draws, _, at = draw(DRAWS, False)
     walks = draw(paths, True)[0][0] if paths else None
-    past_times, past_values = panel.times[i][-SHOWN:], panel.values[i][-SHOWN:]
-    as_dates = lambda times: (
-        _clock(times, fitted.axis.zone) if fitted.axis.kind in ("datetime", "date") else times
+    past_times, past_values = panel.moments[i][-SHOWN:], panel.values[i][-SHOWN:]
+    axis = dataclasses.replace(fitted.axis, origin=0)
+    as_dates = lambda moments: (
+        _clock(moments, axis.zone) if axis.kind in ("datetime", "date") else axis.numbers(moments)
     )
     title = None if fitted.columns.id is None else f"{fitted.columns.id} {panel.ids[i]}"
     return fan_after(
@@ -58,10 +60,10 @@ def plot_forecast(
     )
 
 
-def _clock(times: np.ndarray, zone: str | None) -> np.ndarray:
-    """What clocks show at these times, in seconds since 1970, in the zone of the data."""
-    found = (times * 1e6).astype("datetime64[us]")
+def _clock(moments: np.ndarray, zone: str | None) -> np.ndarray:
+    """What clocks show at these moments in the zone of the data."""
+    found = moments.astype("datetime64[us]")
     if zone is None:
         return found
-    shown = [datetime.fromtimestamp(float(t), ZoneInfo(zone)).replace(tzinfo=None) for t in times]
+    shown = [m.replace(tzinfo=UTC).astimezone(ZoneInfo(zone)).replace(tzinfo=None) for m in found.tolist()]
     return np.array(shown, "datetime64[us]")

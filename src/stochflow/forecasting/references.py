@@ -10,7 +10,7 @@ from ..baselines import SeasonalNaive, fit_ornstein_uhlenbeck, fit_persistence, 
 from ..laws import BrownianMotion, OrnsteinUhlenbeck
 from ..metrics import crps_of_normal
 from .frames import Panel
-from .origins import LATEST, Origins
+from .origins import LATEST, Origins, at_least
 
 # They are fitted to each series by itself up to so many of them, if each has so many complete rows.
 MOST_APART, FEWEST_ROWS = 64, 30
@@ -92,7 +92,7 @@ def _moves(panel: Panel, gap: float) -> list[Float[np.ndarray, "moves dim"]]:
     gap between them; NaN for channels that were not seen at both."""
     found = []
     for t, x in zip(panel.times, panel.values, strict=True):
-        end = np.searchsorted(t, t + gap * (1 - 1e-9))
+        end = np.searchsorted(t, at_least(t, gap))
         start = np.flatnonzero(end < len(t))
         end = end[start]
         near = t[end] - t[start] <= LATEST * gap + 1e-9 * gap

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from .arguments import count
-from .frames import as_frame, find_columns, read_panel, warn_of_still, warn_of_unread_ids
-from .model import Fitted, Table
-from .times import read_times
+from .frames import Panel, as_frame, find_columns, read_panel, warn_of_still, warn_of_unread_ids
+from .model import Fitted, Past, Table
+from .times import moments_asked_for
 
 # Times must not be so many that a slip of the pen fills the memory.
 MOST_TIMES = 100_000
@@ -27,10 +27,10 @@ MOST_NUMBERS = 2**30
 
 
 def forecast_times(
-    fitted: Fitted, last: np.ndarray, ids: list[Any], horizon: Any, every: Any, times: Any
+    fitted: Fitted, past: Past, panel: Panel | None, horizon: Any, every: Any, times: Any
 ) -> np.ndarray:
-    """When to forecast each series, (series, times): at each `every` up to `horizon`, or at `times`."""
-    axis = fitted.axis
+    """When to forecast each series, moments (series, times): at each `every` up to `horizon`, or at `times`."""
+    axis, last = fitted.axis, past.last
     if (times is None) == (horizon is None):
         raise ValueError("pass either `horizon` (and `every`), or `times`.")
     if horizon is not None:
@@ -43,19 +43,28 @@ def forecast_times(
                 f"{axis.show_length(step)} goes {number} times into {axis.show_length(span)}."
             )
         _require_near(fitted, span, "horizon")
-        return last[:, None] + step * np.arange(1, number + 1)
+        return axis.grid(_last_moments(fitted, past, panel), step, number)
     if every is not None:
         raise ValueError("`every` goes with `horizon`; with `times` leave it out.")
-    wanted = np.unique(read_times(times, axis))
+    moments = np.unique(moments_asked_for(times, axis))
+    wanted = axis.numbers(moments)
     late = last > wanted[0]
     if late.any():
         i = int(late.argmax())
         raise ValueError(
-            f"`times` must not lie before the last row of a series; series {ids[i]!r} ends at "
+            f"`times` must not lie before the last row of a series; series {past.ids[i]!r} ends at "
             f"{axis.show(last[i])} and the first is {axis.show(wanted[0])}: for times within a series use `impute`."
         )
     _require_near(fitted, wanted[-1] - last.min(), "times")
-    return np.tile(wanted, (len(last), 1))
+    return np.tile(moments, (len(last), 1))
+
+
+def _last_moments(fitted: Fitted, past: Past, panel: Panel | None) -> np.ndarray:
+    """Where forecasts start; of a model that was loaded, as exactly as its numbers are."""
+    if panel is None:
+        return fitted.axis.moments(past.last)
+    seen = [panel.seen(i, partial=fitted.model.reads_partial) for i in range(len(panel))]
+    return np.array([each[some][-1] for each, some in zip(panel.moments, seen, strict=True)])
 
 
 def _require_near(fitted: Fitted, ahead: float, name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 # Seconds in each unit that a length of time may be written in.
 UNITS = {
@@ -21,27 +21,36 @@ LENGTH = re.compile(r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)?\s*([A-Za-z]+)\s*")
 OFFSET = re.compile(r"(UTC)?[+-]\d{2}:?\d{2}")
 KINDS = ("datetime", "date", "duration", "integer", "float")
 # Counts of a second in each unit that narwhals counts in.
-PER_SECOND = {"ns": 1e9, "us": 1e6, "ms": 1e3}
+PER_SECOND = {"ns": 10**9, "us": 10**6, "ms": 10**3}
 # A length is shown as a whole number of some unit below this, and with three digits of the largest unit else.
 MOST_WHOLE = 10_000
+# Of itself: a length is a whole number of units if it is one up to what double precision does to it.
+SAME_LENGTH = 1e-15
 
 
 # Integers up to here are exact in double precision.
 LARGEST_INTEGER = 2**53
+# Seconds in microseconds, up to here, are exact in 64 bits.
+MOST_SECONDS = 2**63 // 10**6
 
 
 @dataclasses.dataclass(frozen=True)
 class TimeAxis:
     """How a time column is read: `kind` is datetime, date, duration, integer or float.
 
-    Datetimes, dates and durations are counted in seconds, the others as they are.
+    A time is a *moment*, exact, or a *number*, which laws reckon with. Moments are datetime64 (in UTC) or timedelta64,
+    in ns if the column is and in us else; numbers are seconds after `origin`, itself in seconds since 1970. Of columns
+    of numbers, moments and numbers are what is there.
     """
 
     kind: str
     resolution: str = "us"
     zone: str | None = None
+    origin: int = 0
 
     def __post_init__(self):
+        if type(self.origin) is not int or abs(self.origin) > MOST_SECONDS:
+            raise ValueError(f"`origin` must be an integer up to {MOST_SECONDS:g}; got {self.origin!r}.")
         if self.kind not in KINDS or self.resolution not in ("s", *PER_SECOND):
             raise ValueError(
                 f"`kind` must be one of {', '.join(KINDS)} and `resolution` s, ms, us or ns; got {self.kind!r} and "
@@ -69,8 +78,16 @@ class TimeAxis:
     def is_calendar(self) -> bool:
         return self.kind in ("datetime", "date", "duration")
 
-    def read(self, series: nw.Series, name: str) -> Float[np.ndarray, " rows"]:
-        """The column as float64; an error names the first row that is empty or not finite."""
+    def near(self, moments: Shaped[np.ndarray, " rows"]) -> "TimeAxis":
+        """The same axis; if double precision does not hold all of these moments in seconds since 1970, with the last of
+        them, to the second, for its origin."""
+        if not self.is_calendar or np.array_equal(self.moments(self.numbers(moments)), moments):
+            return self
+        last = moments.astype(np.int64).max() // _per_second(moments)
+        return dataclasses.replace(self, origin=int(last))
+
+    def read_moments(self, series: nw.Series, name: str) -> Shaped[np.ndarray, " rows"]:
+        """The column as it is; an error names the first row that is empty or not finite."""
         missing = series.is_null().to_numpy()
         if missing.any():
             raise ValueError(
@@ -78,14 +95,14 @@ class TimeAxis:
             )
         if self.kind == "date":
             series = series.cast(nw.Datetime("us"))
+        # Nanoseconds since 1970 end in 2262: only a column that is in them is counted in them.
+        nano = self.resolution == "ns"
         if self.kind in ("date", "datetime"):
-            # Nanoseconds since 1970 end in 2262: only a column that is in them is counted in them.
-            unit = "ns" if self.resolution == "ns" else "us"
-            return series.dt.timestamp(unit).to_numpy().astype(np.int64) / PER_SECOND[unit]
+            counts = series.dt.timestamp("ns" if nano else "us")
+            return counts.to_numpy().astype(np.int64).view(f"M8[{self._unit}]")
         if self.kind == "duration":
-            if self.resolution == "ns":
-                return series.dt.total_nanoseconds().to_numpy().astype(np.int64) / PER_SECOND["ns"]
-            return series.dt.total_microseconds().to_numpy().astype(np.int64) / PER_SECOND["us"]
+            counts = series.dt.total_nanoseconds() if nano else series.dt.total_microseconds()
+            return counts.to_numpy().astype(np.int64).view(f"m8[{self._unit}]")
         values = series.to_numpy().astype(np.float64)
         if self.kind == "integer" and len(values) and np.abs(values).max() > LARGEST_INTEGER:
             raise ValueError(
@@ -99,20 +116,83 @@ class TimeAxis:
             )
         return values
 
-    def write(self, name: str, times: Float[np.ndarray, " rows"], backend: Any) -> nw.Series:
-        """Times as a column of the kind they were read from. Times between whole dates or integers come back finer."""
-        if self.kind in ("integer", "float"):
-            whole = self.kind == "integer" and np.array_equal(times, np.round(times))
-            return nw.new_series(name, times.astype(np.int64) if whole else times, backend=backend)
-        resolution: Any = self.resolution if self.resolution in PER_SECOND else "us"
-        counts = np.round(times * PER_SECOND[resolution]).astype(np.int64)
-        series = nw.new_series(name, counts, nw.Int64, backend=backend)
+    def read(self, series: nw.Series, name: str) -> Float[np.ndarray, " rows"]:
+        """The column as numbers."""
+        return self.numbers(self.read_moments(series, name))
+
+    @property
+    def _unit(self) -> str:
+        return "ns" if self.resolution == "ns" else "us"
+
+    def numbers(self, moments: Shaped[np.ndarray, "*rows"]) -> Float[np.ndarray, "*rows"]:
+        """Moments of any unit as numbers: the same of the same moment."""
+        if not self.is_calendar:
+            return moments
+        whole, rest = np.divmod(moments.astype(np.int64), _per_second(moments))
+        return (whole - self.origin) + rest / _per_second(moments)
+
+    def moments(self, numbers: Float[np.ndarray, "*rows"]) -> Shaped[np.ndarray, "*rows"]:
+        """The moments that are nearest to numbers."""
+        if not self.is_calendar:
+            return numbers
+        per = PER_SECOND[self._unit]
+        self._require_holdable(numbers, per)
+        whole = np.floor(numbers)
+        counts = (whole.astype(np.int64) + self.origin) * per + np.round((numbers - whole) * per).astype(
+            np.int64
+        )
+        return counts.view(f"{self._letter}8[{self._unit}]")
+
+    @property
+    def _letter(self) -> str:
+        return "m" if self.kind == "duration" else "M"
+
+    def _require_holdable(self, numbers: np.ndarray, per: int) -> None:
+        if (np.abs(numbers + self.origin) * per >= 2.0**63).any():
+            raise ValueError(
+                f"a time lies {2**63 // per / UNITS['d'] / 365.2425:.0f} years from 1970, further than {self._unit} "
+                "can be counted in 64 bits: ask for nearer times, or convert the column to a coarser resolution."
+            )
+
+    def grid(
+        self, start: Shaped[np.ndarray, " series"], step: float, number: int
+    ) -> Shaped[np.ndarray, "series n"]:
+        """So many moments after each start, a step apart: all on the grid of the start if the step is on its unit's."""
+        each = np.arange(1, number + 1)
+        if not self.is_calendar:
+            return start[:, None] + step * each
+        per = _per_second(start)
+        self._require_holdable(self.numbers(start) + step * number, per)
+        exact = step * per
+        whole = abs(exact - round(exact)) <= SAME_LENGTH * exact
+        counts = round(exact) * each if whole else np.round(exact * each).astype(np.int64)
+        return start[:, None] + counts.view(f"m8[{np.datetime_data(start.dtype)[0]}]")
+
+    def gaps(self, moments: Shaped[np.ndarray, " rows"]) -> Float[np.ndarray, " gaps"]:
+        """From each moment to the next, as numbers."""
+        between = np.diff(moments)
+        return between.astype(np.int64) / _per_second(moments) if self.is_calendar else between
+
+    def column(self, name: str, moments: Shaped[np.ndarray, " rows"], backend: Any) -> nw.Series:
+        """Moments as a column of the kind they were read from. Those between whole dates, integers or what the column
+        was counted in come back finer."""
+        if not self.is_calendar:
+            whole = self.kind == "integer" and np.array_equal(moments, np.round(moments))
+            return nw.new_series(name, moments.astype(np.int64) if whole else moments, backend=backend)
+        moments = as_exact(moments, self.resolution if self.resolution in PER_SECOND else "us")
+        unit: Any = np.datetime_data(moments.dtype)[0]
+        series = nw.new_series(name, moments.astype(np.int64), nw.Int64, backend=backend)
         if self.kind == "duration":
-            return series.cast(nw.Duration(resolution))
-        column = series.cast(nw.Datetime(resolution))
+            return series.cast(nw.Duration(unit))
+        column = series.cast(nw.Datetime(unit))
         if self.zone is not None:
             column = column.dt.replace_time_zone("UTC").dt.convert_time_zone(self.zone)
-        return column.cast(nw.Date) if self.kind == "date" and not (times % UNITS["d"]).any() else column
+        days = self.kind == "date" and as_exact(moments, "D").dtype == "M8[D]"
+        return column.cast(nw.Date) if days else column
+
+    def write(self, name: str, times: Float[np.ndarray, " rows"], backend: Any) -> nw.Series:
+        """Numbers as a column."""
+        return self.column(name, self.moments(times), backend)
 
     def length(self, value: Any, name: str) -> float:
         """A length of time as a number: "6h", a timedelta, or a number for columns of numbers."""
@@ -152,7 +232,8 @@ class TimeAxis:
             raise ValueError(f"`{name}` must be a number, as the times are; got {value!r}.")
 
     def show(self, time: float) -> str:
-        """A time in a message."""
+        """A time, as a number, in a message."""
+        time = time + self.origin
         if self.kind in ("datetime", "date"):
             moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=time)
             moment = moment if self.zone is None else _in_zone(moment, self.zone)
@@ -170,6 +251,16 @@ class TimeAxis:
             return f"{round(counts[whole[0]])}{whole[0]}"
         unit = next((u for u, n in counts.items() if n >= 1), "ns")
         return np.format_float_positional(float(f"{counts[unit]:.3g}"), trim="-") + unit
+
+
+def _per_second(moments: np.ndarray) -> int:
+    return PER_SECOND[np.datetime_data(moments.dtype)[0]]
+
+
+def as_exact(moments: np.ndarray, unit: str) -> np.ndarray:
+    """Moments in another unit, if they are the same in it."""
+    found = moments.astype(f"{moments.dtype.kind}8[{unit}]")
+    return found if np.array_equal(found.astype(moments.dtype), moments) else moments
 
 
 def is_zone(name: str) -> bool:
@@ -268,6 +359,11 @@ def _first_that_fails(series: nw.Series) -> int:
 
 
 def read_times(times: Any, axis: TimeAxis) -> np.ndarray:
+    """Times that were asked for, as numbers."""
+    return axis.numbers(moments_asked_for(times, axis))
+
+
+def moments_asked_for(times: Any, axis: TimeAxis) -> np.ndarray:
     """Times that were asked for: a column of a frame, or a list of what the axis holds."""
     try:
         series = nw.from_native(times, series_only=True)
@@ -285,7 +381,7 @@ def read_times(times: Any, axis: TimeAxis) -> np.ndarray:
     if found.kind == "datetime" and (found.zone is None) != (axis.zone is None):
         wanted = "be without a time zone" if axis.zone is None else f"have a time zone, such as {axis.zone}"
         raise ValueError(f"`times` must {wanted}, as the model's data; got {found.zone or 'none'}.")
-    return found.read(series, "times")
+    return found.read_moments(series, "times")
 
 
 def _as_series(times: Any) -> nw.Series:
@@ -317,7 +413,10 @@ def _moments(moments: list[Any], backend: Any) -> nw.Series:
         raise ValueError("`times` must all have a time zone, or none of them.")
     if None not in zones:
         moments = [m.astimezone(datetime.UTC).replace(tzinfo=None) for m in moments]
-    series = nw.new_series("times", np.array(moments, "datetime64[us]"), backend=backend)
+    counted = np.array(moments, "datetime64[us]")
+    finer = [getattr(moment, "nanosecond", 0) for moment in moments]  # of pandas' own
+    counted = counted + np.array(finer, "m8[ns]") if any(finer) else counted
+    series = nw.new_series("times", counted, backend=backend)
     return series if None in zones else series.dt.replace_time_zone("UTC")
 
 
