@@ -171,10 +171,15 @@ def test_times_that_the_type_cannot_hold_come_back_finer(column, ask, kind):
         assert found["t"].tolist() == pd.Series(ask["times"]).tolist()
 
 
-@pytest.mark.parametrize("kind", ["Int64", "int32", "string[pyarrow]"])
+@pytest.mark.parametrize(
+    "kind",
+    ["Int64", "int32", "float32", "string", "string[pyarrow]", "object", "datetime64[s]", "datetime64[ns]"],
+)
 def test_ids_of_pandas_own_types_come_back(kind):
     frame = pd.concat([frame_of(NUMBERS).assign(name=i) for i in (3, 7)]).astype({"name": kind})
-    assert quick_fit(frame, id="name", time="t").predict(horizon=2)["name"].dtype in (kind, "str")
+    found = quick_fit(frame, id="name", time="t").predict(horizon=1)["name"]
+    assert found.dtype == frame["name"].dtype or kind == "object"
+    assert found.tolist() == frame["name"].unique().tolist()
 
 
 def test_dates_of_python_come_back_as_moments():

@@ -64,9 +64,8 @@ def _cast(made: nw.Series, like: nw.Series) -> nw.Series:
 def _id_column(name: str, ids: list[Any], like: nw.DataFrame) -> nw.Series:
     """Ids of the type that they have in a frame; as they are if it has no such column (a model that was loaded)."""
     made = nw.new_series(name, ids, backend=like.implementation)
-    kind = like[name].dtype if name in like.columns else made.dtype
-    cast = name in like.columns and (kind.is_integer() or isinstance(kind, nw.Categorical | nw.Enum))
-    return _cast(made, like[name]) if cast else made
+    typed = name in like.columns and like[name].dtype != nw.Object
+    return _cast(made, like[name]) if typed else made
 
 
 def sample_frame(draws, ids, at, names, columns, axis, like) -> Any:
@@ -214,8 +213,9 @@ def between_frame(
 def _channel_column(name: str, names: tuple[str, ...], times: int, like: nw.DataFrame) -> nw.Series:
     """The channels, as they are written in a frame, for each of so many times."""
     written = {str(value): value for value in like[name].unique().to_list()}
-    known = written.keys() >= set(names)
-    return _id_column(name, [written[of] if known else of for of in names] * times, like)
+    if not written.keys() >= set(names):  # a channel of the fit that the frame has no row of
+        return nw.new_series(name, list(names) * times, backend=like.implementation)
+    return _id_column(name, [written[of] for of in names] * times, like)
 
 
 def score_frame(scores: list[GapScore], like: nw.DataFrame) -> Any:
