@@ -87,7 +87,7 @@ def test_the_same_moment_is_the_same_number_in_any_unit_and_counted_from_1970_wh
 
 
 @pytest.mark.parametrize("origin", [0.5, "0", True, 2**63])
-def test_an_origin_is_a_whole_number_of_seconds(origin):
+def test_an_origin_is_a_whole_number_of_seconds(origin, as_users_have_it):
     with pytest.raises(ValueError, match="`origin` must be an integer up to"):
         TimeAxis("datetime", origin=origin)
 

@@ -64,7 +64,7 @@ def _cast(made: nw.Series, like: nw.Series) -> nw.Series:
 def _id_column(name: str, ids: list[Any], like: nw.DataFrame) -> nw.Series:
     """Ids of the type that they have in a frame; as they are if it has no such column (a model that was loaded)."""
     made = nw.new_series(name, ids, backend=like.implementation)
-    typed = name in like.columns and like[name].dtype != nw.Object
+    typed = name in like.columns and like[name].dtype not in (nw.Object, nw.Unknown, nw.Decimal)
     return _cast(made, like[name]) if typed else made
 
 
