@@ -207,6 +207,8 @@ def main() -> None:
         print(f"\n{outside(kept)}")
         return
     jax.config.update("jax_num_cpu_devices", DEVICES)
+    if "STOCHFLOW_DATA" not in os.environ:
+        parser.error("set STOCHFLOW_DATA to the folder with the data: `series/vix_daily.csv` and the others.")
     folder = Path(os.environ["STOCHFLOW_DATA"])
     done = []
     if given.out is not None and given.out.is_file():

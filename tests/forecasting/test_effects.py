@@ -130,7 +130,7 @@ def test_series_with_units_of_their_own_leap_by_as_much_of_them():
         assert mine[weekend].mean() - mine[~weekend].mean() == pytest.approx(20.0, abs=2.0)
 
 
-@pytest.mark.parametrize("kind", ["static", "past", "future"])
+@pytest.mark.parametrize("kind", [pytest.param("static", marks=pytest.mark.slow), "past", "future"])
 def test_a_covariate_that_never_changed_counts_for_nothing(kind):
     frame = shop(0.0).assign(closed=0.0)
     with pytest.warns(UserWarning, match="column 'closed' is 0 in all rows: what it does cannot be learnt"):

@@ -41,7 +41,17 @@ GRIDS = {
 }
 
 
-@pytest.mark.parametrize(("step", "unit", "every"), GRIDS.values(), ids=GRIDS.keys())
+# Of those that differ in their unit alone a few are enough for every day.
+SELDOM = ("1 us in ns", "1 us", "100 ms in us", "100 ms", "s")
+
+
+@pytest.mark.parametrize(
+    ("step", "unit", "every"),
+    [
+        pytest.param(*each, id=name, marks=[pytest.mark.slow] if name in SELDOM else [])
+        for name, each in GRIDS.items()
+    ],
+)
 def test_forecasts_lie_on_the_grid_of_the_rows_and_at_the_times_asked_for(step, unit, every, tmp_path):
     known, later = np.split(grid(step, unit, ROWS + 6), [ROWS])
     model = quick_fit(frame_of(known), time="t")
