@@ -340,7 +340,7 @@ PLAIN = SDE.autonomous(lambda x: -x, lambda x: 0 * x + 0.3, 2)
         ({"horizon": 1e30}, "`dt` of 0.03125 makes 3.2e\\+31 steps of the horizon 1e\\+30"),
         (
             {"sde": SDE.autonomous(lambda x: -x, lambda x: jnp.stack([0.3, 0.0]), 2)},
-            "coordinate 1 has no noise, so that there is no density to learn: leave out",
+            "coordinate 1 has no noise that single precision can tell, so that there is no density to learn: leave",
         ),
         (
             {
@@ -369,7 +369,41 @@ def test_noise_may_come_by_way_of_other_coordinates(getkey):
     """A chain of four, of which the last alone is driven, has a density (Hörmander)."""
     drift = lambda x: jnp.stack([x[1], x[2], x[3], -x[3]])
     system = SDE.autonomous(drift, lambda x: jnp.eye(4)[:, 3:], 4, noise="full", noise_dim=1)
-    check_density(system, jr.normal(getkey(), (4, 4)), 1.0, key=getkey())
+    check_density(system, EulerMaruyama(), jr.normal(getkey(), (4, 4)), 1.0, 64, key=getkey())
+
+
+@pytest.mark.parametrize(
+    ("system", "starts", "horizon"),
+    [
+        (
+            SDE.autonomous(
+                lambda x: jnp.stack([x[1], -x[0] - 10 * x[1]]),
+                lambda x: jnp.array([[0.0], [3.0]]),
+                2,
+                noise="full",
+                noise_dim=1,
+                additive=True,
+            ),
+            ([-1.0, -1.0], [1.0, 1.0]),
+            20.0,
+        ),
+        (
+            SDE.autonomous(lambda x: jnp.stack([-200 * (x[0] - x[1]), x[0] - x[1]]), jnp.ones_like, 2),
+            ([-1.0, -1.0], [1.0, 1.0]),
+            1.0,
+        ),
+        (
+            SDE.autonomous(lambda x: 0 * x, lambda x: jnp.full(2, 50.0), 2, additive=True),
+            ([500e3, 5.8e6], [501e3, 5.801e6]),
+            1.0,
+        ),
+        (SDE.autonomous(lambda x: 1e6 - x, lambda x: jnp.full(1, 5.0), 1), ([1e6 - 5], [1e6 + 5]), 1.0),
+    ],
+    ids=["stiff, by way of another", "stiff", "metres on a map", "far from zero"],
+)
+def test_stiff_systems_and_those_far_from_zero_have_a_density(system, starts, horizon, getkey):
+    with jax.enable_x64(False):
+        _prepare(system, starts, horizon, None, dataclasses.replace(TINY, dt=None), jr.key(7))
 
 
 def test_an_sde_that_leaves_its_support_is_told_of(getkey):

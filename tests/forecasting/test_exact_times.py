@@ -1,6 +1,7 @@
 """Times of a frame are its own to the last digit and of its type, whatever it is counted in."""
 
 import datetime
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -112,6 +113,13 @@ def test_a_gap_of_less_than_a_second_is_the_one_that_is_meant(unit):
         origins = find_origins(panel, 0.1 * rows, 0.1, [0], [ROWS], ROWS)
         assert (origins.end - origins.start == rows).all()
         assert len(origins.start) == ROWS - rows
+
+
+def test_datetimes_of_python_keep_the_zone_that_all_of_them_have():
+    start = datetime.datetime(2024, 10, 26, 22, tzinfo=ZoneInfo("Europe/Berlin"))
+    cells = [start + datetime.timedelta(hours=i) for i in range(ROWS)]
+    model = quick_fit(frame_of(pd.Series(cells, dtype=object)), time="t")
+    assert str(model.predict(horizon="2h")["t"].dtype) == "datetime64[us, Europe/Berlin]"
 
 
 @pytest.mark.usefixtures("as_users_have_it")

@@ -135,6 +135,22 @@ def test_a_folder_holds_the_same_as_a_file(fitted, saved, tmp_path, as_users_hav
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+def test_times_that_are_numbers_may_be_as_large_as_they_like(tmp_path):
+    """Microseconds since 1970 are beyond any second of a calendar."""
+    frame = pd.DataFrame({"ds": 17 * 10**14 + 10**6 * np.arange(40), "y": ou_frame(40)["y"]})
+    model = quick_fit(frame)
+    model.save(tmp_path / "it")
+    ask = {"horizon": 3 * 10**6, "every": 10**6, "samples": 3}
+    assert Forecaster.load(tmp_path / "it").predict(**ask).equals(model.predict(**ask))
+
+
+def test_ids_that_would_lose_their_nanoseconds_are_not_saved(tmp_path):
+    early = pd.Timestamp("2020-01-01 00:00:00.000000001")
+    model = quick_fit(renamed(two_channels(series=2), [early, early + pd.Timedelta("1ns")]), **COLUMNS)
+    with pytest.raises(ValueError, match="ids must be whole microseconds to be saved; got Timestamp"):
+        model.save(tmp_path / "it")
+
+
 def test_an_id_that_cannot_be_written_says_so(tmp_path):
     frame = renamed(two_channels(), [datetime.timedelta(days=day) for day in range(3)])
     model = quick_fit(frame, **COLUMNS)

@@ -8,16 +8,17 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..sde import SDE, EulerMaruyama
+from ..sde import SDE, AbstractSolver
 from .pool import advance
 from .probe import SAME, first_line, shifts
 
 # Of starts at which a function may be odd: those are lost, and counted.
 MOST_ODD = 0.1
-# Paths from each of a few starts, and steps of each, by which a law without a density is known.
-STARTS, PATHS, STEPS = 4, 512, 64
-# Of the size of a coordinate, and of the variance of any sum of them: below these single precision sees no noise.
-LEAST_STD, LEAST_SHARE = 1e-5, 1e-9
+# Paths from each of a few starts, by which a law without a density is known.
+STARTS, PATHS = 4, 512
+# Of the size of a coordinate, and of the variance of any sum of them: below these single precision sees no noise. Paths
+# of a coordinate without any end at one number, to the last digit.
+LEAST_STD, LEAST_SHARE = float(np.finfo(np.float32).eps), 1e-9
 
 
 def check_shapes(sde: SDE) -> None:
@@ -107,12 +108,23 @@ def check_finite(sde: SDE, states: Float[Array, "n dim"], times: Float[Array, " 
             )
 
 
-def check_density(sde: SDE, x0: Float[Array, "n dim"], horizon: float, *, key: PRNGKeyArray) -> None:
+def check_density(
+    sde: SDE,
+    scheme: AbstractSolver,
+    x0: Float[Array, "n dim"],
+    horizon: float,
+    steps: int,
+    *,
+    key: PRNGKeyArray,
+) -> None:
     """A `ValueError` if the law at the horizon has no density: a coordinate, or a sum of several, that has no noise
-    whatever the start. Noise may come by way of other coordinates."""
+    whatever the start. Noise may come by way of other coordinates. The solver and its steps are those that the law is
+    learnt with: of a stiff SDE others blow up, and what has blown up looks as if its coordinates were one."""
     odd = None
+    number, h = max(PATHS, 8 * sde.dim), jnp.asarray(horizon / steps, x0.dtype)
     for i in range(min(STARTS, len(x0))):
-        ends = np.asarray(_ends(sde, x0[i], horizon, max(PATHS, 8 * sde.dim), jr.fold_in(key, i)), np.float64)
+        ends = _ends(sde, scheme, x0[i], number, h, jnp.asarray(steps), jr.fold_in(key, i))
+        ends = np.asarray(ends, np.float64)
         odd = _without_noise(ends[np.isfinite(ends).all(axis=1)])
         if odd is None:
             return
@@ -124,9 +136,8 @@ def check_density(sde: SDE, x0: Float[Array, "n dim"], horizon: float, *, key: P
 
 
 @eqx.filter_jit
-def _ends(sde, x0, horizon, number, key):
-    x = jnp.tile(x0, (number, 1))
-    return advance(sde, EulerMaruyama(), x, jnp.zeros(()), horizon / STEPS, STEPS, key=key)
+def _ends(sde, scheme, x0, number, h, steps, key):
+    return advance(sde, scheme, jnp.tile(x0, (number, 1)), jnp.zeros(()), h, steps, key=key)
 
 
 def _without_noise(ends: Float[np.ndarray, "n dim"]) -> str | None:
@@ -135,7 +146,7 @@ def _without_noise(ends: Float[np.ndarray, "n dim"]) -> str | None:
         return None
     std, size = ends.std(axis=0), np.abs(ends).max(axis=0)
     if (still := std <= LEAST_STD * size).any():
-        return f"coordinate {int(still.argmax())} has no noise"
+        return f"coordinate {int(still.argmax())} has no noise that single precision can tell"
     values, vectors = np.linalg.eigh(np.corrcoef(ends.T).reshape(len(std), -1))
     if values[0] > LEAST_SHARE * len(std):
         return None

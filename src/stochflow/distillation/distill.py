@@ -195,7 +195,6 @@ def _prepare(sde, starts, horizon, support, config, key):
     check_noise(sde, states, times[: len(states)])
     symmetries = find_symmetries(sde, states, times[: len(states)])
     scheme = choose_solver(sde, config.solver, symmetries)
-    check_density(sde, x0, horizon, key=jr.fold_in(path_key, 2))
     if config.dt is None:
         steps = choose_steps(sde, scheme, x0, horizon, key=step_key)
     else:
@@ -207,6 +206,7 @@ def _prepare(sde, starts, horizon, support, config, key):
         steps = math.ceil(horizon / config.dt)
     substeps = max(1, math.ceil(steps / config.rows))
     simulator = Simulator(sde, made, scheme, horizon, config.rows, substeps, config.onward)
+    check_density(sde, scheme, x0, horizon, substeps * config.rows, key=jr.fold_in(path_key, 2))
     relative = tuple(i for i in symmetries.relative if region.bounds[i] == (-math.inf, math.inf))
     symmetries = dataclasses.replace(symmetries, relative=relative, ring=_ring(symmetries, region, config))
     return simulator, _units(simulator, region, symmetries, path_key), symmetries

@@ -39,7 +39,7 @@ from .units import Units
 KIND = "forecaster"
 # What the manifest holds of a forecaster of either kind.
 SHARED = ("kind", "params", "columns", "axis", "names", "gap", "card", "frame", "model")
-# No time is later, in whatever it is counted.
+# No time of a calendar is later, in seconds.
 LATEST = 1e15
 # Characters of what went wrong that an error repeats.
 LONGEST_REASON = 400
@@ -121,7 +121,7 @@ def _build(cls, manifest, tensors) -> Forecaster:
     check_ids(ids, columns)
     kind = "latent" if "flow" in parts else "flow"
     model, past = (_latent if kind == "latent" else _direct)(manifest, tensors, parts, ids)
-    if not (np.abs(past.last) < LATEST).all():
+    if axis.is_calendar and not (np.abs(past.last) < LATEST).all():
         raise ValueError("the last time of a series is beyond all calendars")
     check_model(model, columns, names)
     _check_nothing_else(manifest, tensors, model, past)

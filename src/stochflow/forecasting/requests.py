@@ -20,9 +20,10 @@ SAME_TIME = 1e-6
 # Draws behind a quantile that was asked for without a number of samples: at least so many, and so many beyond the
 # furthest level, as those of the central 90 % have.
 DRAWS, BEYOND = 400, 20
-# But no more than that, whatever the level; nor numbers of one series, at all of its times, that are drawn at once.
-MOST_DRAWS, MOST_AT_ONCE = 100_000, 2**20
-# Of one forecast: eight gigabytes.
+# But no more than that, whatever the level; nor numbers of one series, at all of its times, that are drawn at once; nor
+# of all series together, by rule and not by the user's will.
+MOST_DRAWS, MOST_AT_ONCE, MOST_BY_RULE = 100_000, 2**20, 2**25
+# Of one forecast: twenty-two bytes each, with what is made of them.
 MOST_NUMBERS = 2**30
 
 
@@ -93,7 +94,7 @@ def read_table(df: Any, *, like: Fitted | Table | None = None, **columns: Any) -
 def number_of_draws(samples: Any, furthest: float, at: np.ndarray, dim: int) -> int:
     """So many as were asked for, or as a level needs that lies so far from the nearer end: as many as fit in memory."""
     if samples is None:
-        room = min(MOST_DRAWS, MOST_AT_ONCE // at.shape[1], MOST_NUMBERS // (at.size * dim))
+        room = min(MOST_DRAWS, MOST_AT_ONCE // at.shape[1], MOST_BY_RULE // (at.size * dim))
         number = max(DRAWS, min(_enough(furthest), room))
     else:
         number = count(samples)

@@ -59,6 +59,10 @@ def stored_id(name: Any) -> Any:
     if not isinstance(name, datetime.date):
         return name
     kind = "datetime" if isinstance(name, datetime.datetime) else "date"
+    if getattr(name, "nanosecond", 0):
+        raise ValueError(
+            f"ids must be whole microseconds to be saved; got {name!r}: make them strings, and fit."
+        )
     return {kind: name.isoformat()}
 
 

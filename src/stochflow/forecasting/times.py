@@ -417,7 +417,12 @@ def _moments(moments: list[Any], backend: Any) -> nw.Series:
     finer = [getattr(moment, "nanosecond", 0) for moment in moments]  # of pandas' own
     counted = counted + np.array(finer, "m8[ns]") if any(finer) else counted
     series = nw.new_series("times", counted, backend=backend)
-    return series if None in zones else series.dt.replace_time_zone("UTC")
+    if None in zones:
+        return series
+    zoned = series.dt.replace_time_zone("UTC")
+    named = {getattr(zone, "key", None) or getattr(zone, "zone", None) for zone in zones}
+    only = named.pop() if len(named) == 1 else None
+    return zoned if only is None else zoned.dt.convert_time_zone(only)
 
 
 def _a_backend() -> Any:
