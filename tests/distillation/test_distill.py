@@ -375,7 +375,7 @@ def test_noise_may_come_by_way_of_other_coordinates(getkey):
 @pytest.mark.parametrize(
     ("system", "starts", "horizon"),
     [
-        (
+        pytest.param(
             SDE.autonomous(
                 lambda x: jnp.stack([x[1], -x[0] - 10 * x[1]]),
                 lambda x: jnp.array([[0.0], [3.0]]),
@@ -386,6 +386,7 @@ def test_noise_may_come_by_way_of_other_coordinates(getkey):
             ),
             ([-1.0, -1.0], [1.0, 1.0]),
             20.0,
+            marks=pytest.mark.slow,
         ),
         (
             SDE.autonomous(lambda x: jnp.stack([-200 * (x[0] - x[1]), x[0] - x[1]]), jnp.ones_like, 2),
