@@ -184,6 +184,40 @@ def outside(results: list[dict]) -> str:
     )
 
 
+def pooled(windows: list[list[dict]]) -> list[dict]:
+    """The shares of all rows' forecasts of several stretches of the same series, each forecast counting alike; the
+    stretches do not overlap, so their errors add in squares."""
+    found = []
+    for name in SERIES:
+        tables = [result["scores"] for rows in windows for result in rows if of_all_rows(result, name)]
+        scores = []
+        for same in zip(*tables, strict=True):
+            number = np.array([row["forecasts"] for row in same], float)
+            share, error = (np.array([row[key] for row in same]) for key in ("coverage", "coverage_error"))
+            together = {"coverage": float(number @ share / number.sum())}
+            together["coverage_error"] = float(np.sqrt(np.square(number * error).sum()) / number.sum())
+            scores.append(same[0] | together | {"windows": same})
+        found.append({"series": name, "keep": 1.0, "scores": scores})
+    return found
+
+
+def of_all_rows(found: dict, name: str) -> bool:
+    return (found["series"], found["keep"]) == (name, 1)
+
+
+def together(windows: list[list[dict]]) -> str:
+    """Shares of each window, and of all of them together."""
+    lines = [
+        "| channel | gap | " + "within 90 % | " * len(windows) + "together |",
+        "|---" * (3 + len(windows)) + "|",
+    ]
+    for found in (all_of := pooled(windows)):
+        for row in found["scores"]:
+            cells = [row["channel"], row["gap"], *map(within, row["windows"]), within(row)]
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", outside(all_of)])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=SERIES, action="append")
@@ -198,13 +232,22 @@ def main() -> None:
         "and rules can be chosen by them",
     )
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--show", type=Path, help="print the tables of such a file, and do nothing else")
+    parser.add_argument(
+        "--show",
+        type=Path,
+        nargs="+",
+        help="print the tables of such a file, and do nothing else; of several that end where the next begins, the "
+        "shares of all of them together too",
+    )
     given = parser.parse_args()
     if given.show is not None:
-        kept = json.loads(given.show.read_text())["results"]
-        for found in kept:
-            print(f"\n{found['series']}, {found['rows']} of {found['of']} rows\n\n{markdown(found)}")
-        print(f"\n{outside(kept)}")
+        windows = [json.loads(file.read_text())["results"] for file in given.show]
+        for kept in windows:
+            for found in kept:
+                print(f"\n{found['series']}, {found['rows']} of {found['of']} rows\n\n{markdown(found)}")
+            print(f"\n{outside(kept)}")
+        if len(windows) > 1:
+            print(f"\nTogether:\n\n{together(windows)}")
         return
     jax.config.update("jax_num_cpu_devices", DEVICES)
     if "STOCHFLOW_DATA" not in os.environ:

@@ -149,6 +149,52 @@ def test_stiff_systems_and_those_far_from_zero_have_a_density(system, starts, ho
         _prepare(system, starts, horizon, None, dataclasses.replace(TINY, dt=None), jr.key(7))
 
 
+def test_what_is_lost_in_the_last_digit_is_refused(getkey):
+    """Around 1e6 a number of single precision has steps of a sixteenth; a step of the solver has twice that."""
+    far = SDE.autonomous(lambda x: -(x - 1e6), lambda x: 1.0 + 0 * x, 1)
+    prepare = lambda: _prepare(
+        far, ([1e6 - 1], [1e6 + 1]), 1.0, None, dataclasses.replace(TINY, dt=1 / 64), jr.key(0)
+    )
+    with (
+        jax.enable_x64(False),
+        pytest.raises(ValueError, match=r"coordinate 0 is about 1e\+06 and .* origin"),
+    ):
+        prepare()
+    prepare()  # in double precision
+
+
+def test_far_from_zero_so_many_steps_are_no_truth_to_choose_by(getkey):
+    """Each is rounded, and what a thousand of them add is more than what longer steps get wrong."""
+    far = SDE.autonomous(lambda x: -(x - 1e5), lambda x: 1.0 + 0 * x, 1)
+    with jax.enable_x64(False):
+        simulator = _prepare(
+            far, ([1e5 - 1], [1e5 + 1]), 1.0, None, dataclasses.replace(TINY, dt=None), getkey()
+        )[0]
+        ends = simulator.paths(4096, key=getkey())[simulator.rows, :, 0] - 1e5
+    assert simulator.dt > 1 / 600
+    assert abs(float(ends.std()) / np.sqrt((1 - np.exp(-2)) / 2 + np.exp(-2) * 1.25**2 / 2) - 1) < 0.04
+
+
+LATE = {
+    "a step after the horizon": SDE(
+        lambda t, x, u: -x + jnp.where(t > 1.1, 20.0, 0.0), lambda t, x, u: 0.5 + 0 * x, 1, additive=True
+    ),
+    "beside a coordinate a million times as large": SDE(
+        lambda t, x, u: jnp.stack([-x[0], jnp.where(t > 0.5, 3.0, -3.0) - x[-1]])[-x.shape[0] :],
+        lambda t, x, u: jnp.array([1e6, 0.3])[-x.shape[0] :],
+        2,
+        additive=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("system", LATE.values(), ids=LATE.keys())
+def test_an_sde_that_changes_at_some_time_is_not_taken_for_autonomous(system, getkey):
+    size = jnp.array([1e7, 1.0])[-system.dim :]
+    _, _, symmetries = _prepare(system, (-size, size), 1.0, None, TINY, getkey())
+    assert not symmetries.autonomous
+
+
 def test_an_sde_that_leaves_its_support_is_told_of(getkey):
     """Of a walk from 0.2 with variance one, what lies below zero: $\\Phi(-0.2/\\sqrt t)$, on the way to $t = 1$."""
     walk = SDE.autonomous(lambda x: 0 * x, lambda x: 1 + 0 * x, 1, additive=True)
@@ -164,7 +210,7 @@ def test_an_sde_that_leaves_its_support_is_told_of(getkey):
 
 
 def test_paths_that_are_lost_are_told_of(getkey):
-    pool = Pool(jnp.zeros((3, 8, 1)), jnp.arange(4), jnp.asarray(3), jnp.zeros(()), 2, 1.0)
+    pool = Pool(jnp.zeros((3, 8, 1)), jnp.zeros(4, int), jnp.arange(4), jnp.asarray(3), jnp.zeros(()), 2, 1.0)
     with pytest.warns(UserWarning, match=r"25.0% of the paths are not finite, and the law will be"):
         _warn_of(pool)
 

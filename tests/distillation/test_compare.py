@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from stochflow import distill, sde
 from stochflow.distillation import compare
+from stochflow.distillation.compare import MOST_STEPS, _Bench
 from stochflow.laws import OrnsteinUhlenbeck
 from stochflow.metrics import energy_distance, projected_energy_distance
 
@@ -51,6 +53,43 @@ def test_it_prints_and_goes_to_json(right):
     assert free.break_even == (0.0 if last.solver_seconds > last.flow_seconds else np.inf)
 
 
+def test_training_has_paid_at_the_longest_gap_whatever_the_order(right):
+    short, long = (dataclasses.replace(right.gaps[0], gap=gap, solver_seconds=gap) for gap in (0.1, 1.0))
+    both = [dataclasses.replace(right, gaps=gaps) for gaps in ((short, long), (long, short))]
+    assert both[0].break_even == both[1].break_even == right.train_seconds / (1 - long.flow_seconds)
+
+
+def test_the_solver_that_is_named_is_no_worse(distilled):
+    """Of errors that do not fall as the square does, too."""
+    bench = _Bench(distilled, 2, 64, 64)
+    for errors in ({4: 1.0, 8: 0.9, 9: 0.9, 10: 0.4}, {4: 4.0, 8: 3.0, 13: 0.5}, {}):
+        error_of = lambda ends, errors=errors: (float(ends), 0.0)
+        steps_of = lambda steps, errors=errors: next(
+            (errors[k] for k in sorted(errors, reverse=True) if k <= steps), 0.1
+        )
+        bench.solve = lambda scheme, x0, over, steps, key, steps_of=steps_of: steps_of(steps)
+        steps, energy = bench._match(None, None, 0.5, error_of, jr.key(0))
+        assert energy <= 0.5
+        assert energy == steps_of(steps)
+    bench.solve = lambda scheme, x0, over, steps, key: 1.0
+    steps, energy = bench._match(None, None, 0.5, lambda ends: (float(ends), 0.0), jr.key(0))
+    assert (steps, energy) == (MOST_STEPS, 1.0)
+
+
+def test_steps_that_were_not_enough_are_marked(right):
+    assert "2048+" in str(
+        dataclasses.replace(
+            right, gaps=(dataclasses.replace(right.gaps[0], solver_steps=2048, matched=False),)
+        )
+    )
+
+
+def test_a_law_whose_draws_are_not_finite_is_not_compared(distilled):
+    flow = eqx.tree_at(lambda law: law.std, OrnsteinUhlenbeck([1.0], [0.3], [0.7]), jnp.array([jnp.nan]))
+    with pytest.raises(ValueError, match=r"100.00% of the law's draws over 1 are not finite: distil"):
+        compare(dataclasses.replace(distilled, flow=flow), gaps=[1.0], **FAST, key=jr.key(1))
+
+
 def test_a_start_that_explodes_is_named_and_what_was_left_out_is_told(distilled, right):
     boom = sde.SDE.autonomous(lambda x: jnp.where(x > 0.5, 90 * x**3, -x), lambda x: 0.7 + 0 * x, 1)
     simulator = dataclasses.replace(distilled.simulator, sde=boom)
@@ -65,6 +104,8 @@ def test_a_start_that_explodes_is_named_and_what_was_left_out_is_told(distilled,
     ("options", "message"),
     [
         ({"gaps": [2.0]}, "`gaps` must be numbers between 0 and the horizon 1, in a list; got"),
+        ({"gaps": [0.5, 0.5]}, r"`gaps` must differ; got \[0.5, 0.5\]"),
+        ({"since": [-1.0]}, r"`since` must be times of at least 0, in a list; got \[-1.0\]"),
         ({"gaps": 1.0}, "`gaps` must be numbers between 0 and the horizon 1, in a list; got 1.0"),
         ({"groups": 1}, "`groups` must be an integer of at least 2; got 1"),
         ({"samples": 10.5}, "`samples` must be an integer of at least 64; got 10.5"),

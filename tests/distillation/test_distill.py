@@ -11,6 +11,7 @@ import pytest
 
 import stochflow
 from stochflow import SDE, DistillConfig, distill, sde
+from stochflow.distillation import compare
 from stochflow.distillation.distill import _make_refresh, _prepare
 from stochflow.distillation.pool import Simulator, Units
 from stochflow.distillation.probe import choose_solver, choose_steps, find_symmetries
@@ -62,6 +63,59 @@ def test_a_path_comes_with_its_mirror_image_over_the_same_gap(distilled):
     faded = jnp.exp(-rate[None] * (one.t - one.s)[:, None])  # the solver is a little off that
     assert jnp.allclose((one.x_t + other.x_t) / 2, mean[None] + faded * (one.x_s - mean[None]), atol=2e-3)
     assert not jnp.allclose(one.x_t, other.x_t, atol=1e-2)
+
+
+TIDE = SDE(lambda t, x, u: 4 * (jnp.sin(jnp.pi * t) - x), lambda t, x, u: 0.2 + 0 * x, 1, additive=True)
+
+
+def tide_mean(x_s, s, t):
+    """Of `TIDE`: what is forgotten, and the level that is followed late."""
+    late = lambda t: 4 * (4 * np.sin(np.pi * t) - np.pi * np.cos(np.pi * t)) / (16 + np.pi**2)
+    return np.exp(-4 * (t - s)) * (x_s - late(s)) + late(t)
+
+
+def test_paths_of_an_sde_that_depends_on_time_start_at_all_times():
+    """So that the law holds everywhere in the box whenever it is asked, and not where paths from time zero lead."""
+    config = dataclasses.replace(TINY, onward=3.0, rows=16, dt=1 / 1024, solver="additive_runge_kutta")
+    simulator, units, symmetries = _prepare(TIDE, ([-3.0], [3.0]), 0.5, None, config, jr.key(0))
+    assert not symmetries.autonomous
+    assert simulator.latest == 2.0
+    pool = simulator.pool(4096, units, 0.5, key=jr.key(1))
+    drawn = [pool.draw(2048, turn, key=jr.key(turn)) for turn in range(4)]
+    pairs = jax.tree.map(lambda *leaves: np.concatenate(leaves), *drawn)
+    in_units = lambda x: (np.asarray(x) * np.asarray(units.scale) + np.asarray(units.loc))[:, 0]
+    x_s, x_t = in_units(pairs.x_s), in_units(pairs.x_t)
+    s, t = pairs.s * 0.5, pairs.t * 0.5
+    assert (t > s).all()
+    assert t.max() <= 2.0
+    means = tide_mean(x_s, s, t)
+    assert np.abs((x_t[::2] + x_t[1::2]) / 2 - (means[::2] + means[1::2]) / 2).max() < 2e-3  # mirror images
+    for first in np.arange(0, 2, 0.25):
+        now = (s >= first) & (s < first + 0.25)
+        far = np.abs(x_s[now]) > 2  # where no path from time zero is after a while
+        assert now.mean() > 0.02
+        assert far.mean() > 0.1
+
+
+def test_paths_of_an_autonomous_sde_start_at_time_zero(distilled):
+    assert distilled.latest is None
+    units = Units(Support(["real", "real"]), jnp.zeros(2), jnp.ones(2))
+    assert not distilled.simulator.pool(64, units, 1.0, key=jr.key(3)).since.any()
+
+
+@pytest.mark.slow
+def test_a_law_that_depends_on_time_holds_in_its_box_at_all_times(getkey):
+    config = dataclasses.replace(TINY, onward=3.0, steps=3000, octaves=3, paths=4096, width=32, depth=2)
+    made = distill(TIDE, starts=([-3.0], [3.0]), horizon=0.5, config=config, key=getkey())
+    for s, t in [(0.0, 0.1), (0.5, 0.6), (1.0, 1.25), (1.5, 2.0)]:
+        for x_s in (-2.5, 0.0, 2.5):
+            draw = lambda key, x_s=x_s, s=s, t=t: made.flow.sample(jnp.array([x_s]), s, t, key=key)
+            x_t = jax.vmap(draw)(jr.split(getkey(), 4000))
+            std = 0.2 * np.sqrt((1 - np.exp(-8 * (t - s))) / 8)
+            assert abs(float(x_t.mean()) - tide_mean(x_s, s, t)) < 0.5 * std
+            assert abs(float(x_t.std()) / std - 1) < 0.25
+    report = compare(made, groups=4, samples=500, batch=500, gaps=[0.1, 0.5], key=getkey())
+    assert [(row.start, row.gap) for row in report.gaps] == [(0, 0.1), (1.9, 0.1), (0, 0.5), (1.5, 0.5)]
 
 
 def test_starts_for_training_crowd_at_the_faces_of_a_box_and_go_beyond_it():

@@ -87,7 +87,7 @@ def test_the_second_half_is_the_mirror_image_of_the_first(walk):
 
 def test_a_path_has_another_gap_each_time_its_turn_comes():
     paths = jnp.broadcast_to(jnp.arange(73.0)[:, None, None], (73, 128, 1))
-    pool = Pool(paths, jnp.arange(64), jnp.asarray(64), jnp.zeros(()), 64, 1.0)
+    pool = Pool(paths, jnp.zeros(64, int), jnp.arange(64), jnp.asarray(64), jnp.zeros(()), 64, 1.0)
     gaps = np.array([pool.draw(128, turn, key=jr.key(turn)).x_t[::2, 0] for turn in range(200)])
     assert gaps.min() == 1
     assert gaps.max() == 72

@@ -5,6 +5,7 @@ calibration, seconds a sample, and after how many samples the training has paid 
 how it is measured are the business of the rooms before; nothing is drawn here.
 """
 
-from .compare import Comparison as Comparison, GapComparison as GapComparison, compare as compare
+from .compare import compare as compare
 from .config import DistillConfig as DistillConfig
 from .distill import Distilled as Distilled, distill as distill
+from .outcome import Comparison as Comparison, GapComparison as GapComparison

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..sde import SDE, AbstractSolver
 from .pool import advance
-from .probe import SAME, first_line, shifts
+from .probe import SAME, first_line, rounded, shifts
 
 # Of starts at which a function may be odd: those are lost, and counted.
 MOST_ODD = 0.1
@@ -19,6 +19,8 @@ STARTS, PATHS = 4, 512
 # Of the size of a coordinate, and of the variance of any sum of them: below these single precision sees no noise. Paths
 # of a coordinate without any end at one number, to the last digit.
 LEAST_STD, LEAST_SHARE = float(np.finfo(np.float32).eps), 1e-9
+# By which share the rounding of all steps may widen a coordinate.
+MOST_ROUNDED = 0.01
 
 
 def check_shapes(sde: SDE) -> None:
@@ -125,13 +127,29 @@ def check_density(
     for i in range(min(STARTS, len(x0))):
         ends = _ends(sde, scheme, x0[i], number, h, jnp.asarray(steps), jr.fold_in(key, i))
         ends = np.asarray(ends, np.float64)
-        odd = _without_noise(ends[np.isfinite(ends).all(axis=1)])
+        ends = ends[np.isfinite(ends).all(axis=1)]
+        odd = _without_noise(ends)
         if odd is None:
+            _require_digits(ends, horizon, steps, x0.dtype)
             return
     if odd is not None:
         raise ValueError(
             f"{odd}, so that there is no density to learn: leave out what the other coordinates determine, or give it "
             "noise of its own."
+        )
+
+
+def _require_digits(ends, horizon, steps, dtype):
+    """A `ValueError` if the steps are so short beside the state that its last digit is most of what they do."""
+    if len(ends) < 2:
+        return
+    share = rounded(ends, steps, dtype)
+    worst = int(share.argmax())
+    if share[worst] > MOST_ROUNDED:
+        raise ValueError(
+            f"coordinate {worst} is about {ends[0, worst]:.3g} and spreads by {ends[:, worst].std():.2g}, and steps of "
+            f"{horizon / steps:.2g} get lost in the last digit of {np.dtype(dtype).name}: measure it from another "
+            "origin, choose a longer `dt`, or switch on `jax_enable_x64`."
         )
 
 

@@ -25,7 +25,7 @@ from ..training.config import check_key, check_progress, checked_path
 from ..training.devices import my_rows
 from .checks import check_density, check_finite, check_noise, check_shapes
 from .config import DistillConfig
-from .pool import Pool, Simulator, Units
+from .pool import MARGIN, Pool, Simulator, Units
 from .probe import (
     PROBED,
     TEST_PATHS,
@@ -61,6 +61,7 @@ class Distilled:
     - `seconds`: all that it took, compilation included, and what an interrupted run had trained before.
         `stopped_early`: whether patience ran out.
     - `dt`, `solver`: what the pairs were made with.
+    - `latest`: of an SDE that depends on the time itself, up to when the law holds.
     - `relative`: coordinates that the law sees displacements of only, as nothing in the SDE depended on them at the
         states that were probed: some starts, and others along the paths from there.
     """
@@ -76,6 +77,10 @@ class Distilled:
     stopped_early: bool
     simulator: Simulator = dataclasses.field(repr=False)
     support: Support = dataclasses.field(repr=False)
+
+    @property
+    def latest(self) -> float | None:
+        return self.simulator.latest
 
     @property
     def lost(self) -> float:
@@ -108,7 +113,8 @@ def distill(
 
     - `sde`: an [`SDE`][stochflow.sde.SDE]: Itô or Stratonovich, diagonal or full noise, without covariates.
     - `starts`: where the law is to hold: a box `(low, high)`, an array of states (n, dim), or a function `key -> x0`.
-        Paths lead on from there, and pairs start along them too.
+        Paths lead on from there, and pairs start along them too. Of an SDE that depends on the time, half of the paths
+        start at later times, up to the latest that the law is for.
     - `horizon`: the longest gap, in the SDE's units of time. Longer ones are chained: `rollout(..., max_gap=horizon)`.
     - `support`: for each coordinate `"real"`, `"positive"` or `(low, high)`; all real by default. The SDE stays as it
         is written; draws lie within the support and the density is right with respect to it.
@@ -150,9 +156,13 @@ def distill(
         validate=_make_validation(simulator, units, config, held_key),
     )
     run = None if folder is None else RunFolder.create(folder, _record(model, config, horizon))
+    prepared = time.monotonic() - begin
     trained = train(model, problem, config.run(), key=train_key, folder=run, progress=progress)
-    latest = None if symmetries.autonomous else simulator.length * simulator.substeps * simulator.dt
-    law = Standardised(trained.model, units.loc, units.scale, float(horizon), float(horizon), latest)
+    # By interrupted calls, too.
+    training = trained.history[-1]["seconds"] if trained.history else 0.0
+    law = Standardised(
+        trained.model, units.loc, units.scale, float(horizon), float(horizon), simulator.latest
+    )
     return Distilled(
         flow=law if units.support.is_everything else Transformed(law, units.support),
         history=trained.history,
@@ -161,7 +171,7 @@ def distill(
         dt=simulator.dt,
         solver=solver_name(simulator.scheme),
         relative=relative,
-        seconds=max(time.monotonic() - begin, trained.history[-1]["seconds"] if trained.history else 0.0),
+        seconds=max(time.monotonic() - begin, prepared + training),
         stopped_early=trained.stopped_early,
         simulator=simulator,
         support=units.support,
@@ -189,7 +199,9 @@ def _prepare(sde, starts, horizon, support, config, key):
     region = Support(intervals)
     made = make_starts(starts, sde.dim, region, key=start_key)
     x0 = made.draw(TEST_PATHS, key=draw_key)
-    times = horizon * jr.uniform(time_key, (TEST_PATHS,), x0.dtype)
+    # Up to the latest time that pairs are drawn from: a change beyond the horizon matters as much.
+    latest = horizon * max(MARGIN, 1 + config.onward)
+    times = latest * jr.uniform(time_key, (TEST_PATHS,), x0.dtype)
     check_finite(sde, x0[:PROBED], times[:PROBED])
     states = _states(sde, made, horizon, region, x0, config.onward, key=jr.fold_in(path_key, 1))
     check_noise(sde, states, times[: len(states)])
@@ -209,7 +221,8 @@ def _prepare(sde, starts, horizon, support, config, key):
     check_density(sde, scheme, x0, horizon, substeps * config.rows, key=jr.fold_in(path_key, 2))
     relative = tuple(i for i in symmetries.relative if region.bounds[i] == (-math.inf, math.inf))
     symmetries = dataclasses.replace(symmetries, relative=relative, ring=_ring(symmetries, region, config))
-    return simulator, _units(simulator, region, symmetries, path_key), symmetries
+    units = _units(simulator, region, symmetries, path_key)
+    return dataclasses.replace(simulator, any_time=not symmetries.autonomous), units, symmetries
 
 
 def _states(sde, made, horizon, region, x0, onward, *, key):

@@ -33,9 +33,11 @@ class Units(eqx.Module):
 class Pool(eqx.Module):
     """Simulated paths in the flow's units; what a batch is drawn from. `order` says which of the first half to take in
     turn, those first that are finite, as their mirror images in the second half are; `finite` how many of them;
-    `folded` the share of states that lay beyond the support and were mirrored back."""
+    `folded` the share of states that lay beyond the support and were mirrored back. A path starts at the row that
+    `since` says, and rests before."""
 
     paths: Float[Array, "rows paths dim"]
+    since: Int[Array, " twins"]
     order: Int[Array, " twins"]
     finite: Int[Array, ""]
     folded: Float[Array, ""]
@@ -52,13 +54,14 @@ class Pool(eqx.Module):
         lag_key, start_key, share_key = jr.split(key, 3)
         twins = batch // 2
         path = self.order[(turn * twins + jnp.arange(twins)) % self.finite]
-        longest = min(round(MARGIN * self.rows), self.paths.shape[0] - 1)
+        since = self.since[path]
+        longest = jnp.minimum(round(MARGIN * self.rows), self.paths.shape[0] - 1 - since)
         # Turned by chance, or a path would have the same gap whenever its turn comes.
         even = 2 * ((jnp.arange(twins) / twins + jr.uniform(lag_key)) % 1)
         lag = jnp.where(even < 1, even, jnp.square(even - 1)) * longest
         lag = 1 + lag.astype(jnp.int32).clip(0, longest - 1)
-        first = jr.randint(start_key, (twins,), 0, self.paths.shape[0] - lag)
-        first = jnp.where(jr.uniform(share_key, (twins,)) < self.start_fraction, 0, first)
+        first = jr.randint(start_key, (twins,), since, self.paths.shape[0] - lag)
+        first = jnp.where(jr.uniform(share_key, (twins,)) < self.start_fraction, since, first)
         path = jnp.stack([path, path + self.paths.shape[1] // 2], axis=1).reshape(-1)
         first, lag = jnp.repeat(first, 2), jnp.repeat(lag, 2)
         s, t = first / self.rows, (first + lag) / self.rows
@@ -72,7 +75,11 @@ class Pool(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Simulator:
-    """Whole batches of paths by a plain scan: `rows` states a horizon, `substeps` of the solver between two."""
+    """Whole batches of paths by a plain scan: `rows` states a horizon, `substeps` of the solver between two.
+
+    With `any_time` half of the paths start at later times: of an SDE that depends on the time, starts at time zero say
+    nothing of what comes from there later.
+    """
 
     sde: SDE
     starts: Box | States | StartLaw
@@ -81,6 +88,7 @@ class Simulator:
     rows: int
     substeps: int
     onward: float
+    any_time: bool = False
 
     @property
     def dt(self) -> float:
@@ -91,16 +99,28 @@ class Simulator:
         """Rows of a path after its start."""
         return max(round(MARGIN * self.rows), round((1 + self.onward) * self.rows))
 
+    @property
+    def latest(self) -> float | None:
+        """When paths end, if time matters."""
+        return self.length * self.substeps * self.dt if self.any_time else None
+
     def paths(self, number: int, *, key: PRNGKeyArray) -> Float[Array, "rows paths dim"]:
         """In the user's units, not yet folded into the support. The second half starts where the first does and is
         driven by the mirror image of its noise: means then need far fewer paths, and half the noise is saved. Starts
         and the noise over each eighth of the horizon are spread evenly (Sobol points)."""
+        return self._paths_and_since(number, key)[0]
+
+    def _paths_and_since(self, number, key):
+        """With the row at which each of the first half starts; it rests before."""
         point_key, start_key, path_key = jr.split(key, 3)
         blocks, noise_dim = number_of_blocks(self.rows), self.sde.noise_dim
-        places = self.starts.size
-        points = shifted(sobol_points(number // 2, places + blocks * noise_dim), key=point_key)
+        places, driven = self.starts.size, self.starts.size + blocks * self.sde.noise_dim
+        points = shifted(sobol_points(number // 2, driven + self.any_time), key=point_key)
+        # Half of the paths start at time zero, the others evenly over all rows but the last.
+        late = jnp.maximum(2 * points[:, -1] - 1, 0) if self.any_time else jnp.zeros(number // 2)
+        since = (late * self.length).astype(jnp.int32)
         half = self.starts.place(points[:, :places], key=start_key)
-        aims = block_increments(points[:, places:], noise_dim, blocks, self.horizon / blocks).astype(
+        aims = block_increments(points[:, places:driven], noise_dim, blocks, self.horizon / blocks).astype(
             half.dtype
         )
         keys = jr.split(path_key, self.length)
@@ -111,12 +131,13 @@ class Simulator:
             i, key = item
             left = jnp.where(i % rows == 0, aims[jnp.minimum(i // rows, blocks - 1)], left)
             steps_left = (rows - i % rows) * self.substeps
-            x, left = self._advance(x, left, i, jnp.where(i < self.rows, steps_left, 0), key)
+            moved, left = self._advance(x, left, i, jnp.where(i < self.rows, steps_left, 0), key)
+            x = jnp.where((i >= jnp.tile(since, 2))[:, None], moved, x) if self.any_time else moved
             return (x, left), x
 
         x0 = jnp.concatenate([half, half])
         _, rest = jax.lax.scan(row, (x0, aims[0]), (jnp.arange(self.length), keys))
-        return jnp.concatenate([x0[None], rest])
+        return jnp.concatenate([x0[None], rest]), since
 
     def _advance(self, x, left, i, steps_left, key):
         """One row further, towards what is `left` of the increment of this stretch; freely if no steps of it are."""
@@ -138,7 +159,7 @@ class Simulator:
         return jax.lax.fori_loop(0, self.substeps, step, (x, left))
 
     def pool(self, number: int, units: Units, start_fraction: float, *, key: PRNGKeyArray) -> Pool:
-        paths = self.paths(number, key=key)
+        paths, since = self._paths_and_since(number, key)
         finite = jnp.isfinite(paths).all(axis=(0, 2))
         each = lambda function: jax.vmap(jax.vmap(function))
         folded = each(lambda x: units.apply(units.support.fold(x)))(paths)
@@ -146,7 +167,7 @@ class Simulator:
         finite &= jnp.isfinite(folded).all(axis=(0, 2))
         finite = finite.reshape(2, -1).all(axis=0)
         order = jnp.argsort(~finite, stable=True)
-        return Pool(folded, order, finite.sum(), beyond.astype(paths.dtype), self.rows, start_fraction)
+        return Pool(folded, since, order, finite.sum(), beyond.astype(paths.dtype), self.rows, start_fraction)
 
 
 def advance(

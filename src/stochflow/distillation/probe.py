@@ -100,8 +100,14 @@ def _same(sde, states, times, others, other_times, turned: int = 0) -> bool:
 def _differ_by(sde, states, times, others, other_times, turned):
     both = jax.vmap(lambda t, x: (sde.drift(t, x, None), sde.diffusion(t, x, None)))
     pairs = zip(both(times, states), both(other_times, others), strict=True)
-    size = lambda a: jnp.abs(a).max() + jnp.finfo(a.dtype).tiny
-    return jnp.stack([jnp.abs(jnp.roll(a, turned, axis=1) - b).max() / size(a) for a, b in pairs]).max()
+    largest = lambda a: jnp.abs(a).reshape(a.shape[0], a.shape[1], -1).max(axis=(0, 2))
+
+    def differ(a, b):
+        """By coordinates, as each has units of its own."""
+        turned_a = jnp.roll(a, turned, axis=1)
+        return (largest(turned_a - b) / (largest(turned_a) + jnp.finfo(a.dtype).tiny)).max()
+
+    return jnp.stack([differ(a, b) for a, b in pairs]).max()
 
 
 def choose_solver(sde: SDE, name: str | None, symmetries: Symmetries) -> AbstractSolver:
@@ -133,22 +139,34 @@ def choose_steps(
     sde: SDE, scheme: AbstractSolver, x0: Float[Array, "n dim"], horizon: float, *, key: PRNGKeyArray
 ) -> int:
     """The fewest steps a horizon, of 64, 128, … 1024, whose means and standard deviations at the horizon are those of
-    1024 steps on the same Brownian paths, within `TOLERANCE` of a standard deviation or the noise of the test."""
-    ends = np.asarray(_ends(sde, scheme, x0, horizon, key), np.float64)  # level, path, coordinate
+    1024 steps on the same Brownian paths, within `TOLERANCE` of a standard deviation or the noise of the test. Far
+    from zero so many steps are rounded by more than that, and fewer are the truth of the test."""
+    ends = _ends(sde, scheme, x0, horizon, key)  # level, path, coordinate
+    dtype, ends = ends.dtype, np.asarray(ends, np.float64)
     ends = ends[:, np.isfinite(ends).all(axis=(0, 2))]
     if ends.shape[1] < TEST_PATHS // 8:  # `distill` will say what is wrong
         return FINEST
+    finest = FINEST
+    while finest > COARSEST and (rounded(ends[-1], finest, dtype) > TOLERANCE).any():
+        finest //= 2
+    ends = ends[(FINEST // finest).bit_length() - 1 :]
     fine = ends[0]
     std = np.maximum(fine.std(axis=0), 1e-30)
-    chosen = FINEST
+    chosen = finest
     for level, end in enumerate(ends[1:], 1):
         shift = (end - fine) / std
         widened = ((end - end.mean(0)) ** 2 - (fine - fine.mean(0)) ** 2) / (2 * std**2)
         noise = BEYOND_NOISE * np.maximum(shift.std(0), widened.std(0)) / np.sqrt(ends.shape[1])
         if (np.maximum(abs(shift.mean(0)), abs(widened.mean(0))) > np.maximum(TOLERANCE, noise)).any():
             break
-        chosen = FINEST >> level
+        chosen = finest >> level
     return chosen
+
+
+def rounded(ends: Float[np.ndarray, "n dim"], steps: int, dtype: np.dtype) -> Float[np.ndarray, " dim"]:
+    """By which share so many steps, each rounded to the last digit of the state, widen a coordinate."""
+    last = np.spacing(np.abs(ends).max(axis=0).astype(dtype)).astype(np.float64)
+    return steps * last**2 / 12 / (2 * ends.var(axis=0) + np.finfo(np.float64).tiny)
 
 
 @eqx.filter_jit

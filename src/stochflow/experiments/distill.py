@@ -12,7 +12,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..distillation import Comparison, DistillConfig, Distilled, compare, distill
-from ..distillation.compare import kl_cell
+from ..distillation.outcome import kl_cell
 from ..distillation.starts import Starts
 from ..laws.transformed import Interval
 from ..sde import SDE, double_well, fitzhugh_nagumo, heston, langevin_chain, lotka_volterra

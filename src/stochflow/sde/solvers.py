@@ -46,7 +46,11 @@ def coarsen(increments: Increments) -> Increments:
 
 
 class AbstractSolver(eqx.Module):
-    """One step of a numerical scheme. A step of length zero is the identity."""
+    """One step of a numerical scheme. A step of length zero is the identity.
+
+    The whole move is summed before it is added to the state: far from zero a drift over a short step is less than half
+    of the state's last digit, and added by itself it would be lost at every step.
+    """
 
     @abc.abstractmethod
     def check(self, sde: SDE) -> None:
@@ -80,7 +84,7 @@ class EulerMaruyama(AbstractSolver):
         u: Float[Array, " cond"] | None,
         increment: Increments,
     ) -> Float[Array, " dim"]:
-        return x + h * sde.ito_drift(t, x, u) + sde.apply_diffusion(t, x, u, increment.dw)
+        return x + (h * sde.ito_drift(t, x, u) + sde.apply_diffusion(t, x, u, increment.dw))
 
 
 class Milstein(AbstractSolver):
@@ -103,7 +107,8 @@ class Milstein(AbstractSolver):
     ) -> Float[Array, " dim"]:
         diffusion = lambda x: sde.diffusion(t, x, u)
         g, slope = jax.jvp(diffusion, (x,), (diffusion(x),))
-        return x + h * sde.ito_drift(t, x, u) + g * increment.dw + 0.5 * slope * (increment.dw**2 - h)
+        move = h * sde.ito_drift(t, x, u) + g * increment.dw + 0.5 * slope * (increment.dw**2 - h)
+        return x + move
 
 
 class StochasticRungeKutta(AbstractSolver):
@@ -128,8 +133,8 @@ class StochasticRungeKutta(AbstractSolver):
     ) -> Float[Array, " dim"]:
         root = jnp.sqrt(jnp.where(h > 0, h, 1.0))
         drift, g = sde.ito_drift(t, x, u), sde.diffusion(t, x, u)
-        slope = (sde.diffusion(t, x + h * drift + g * root, u) - g) / (2 * root)
-        return x + h * drift + g * increment.dw + slope * (increment.dw**2 - h)
+        slope = (sde.diffusion(t, x + (h * drift + g * root), u) - g) / (2 * root)
+        return x + (h * drift + g * increment.dw + slope * (increment.dw**2 - h))
 
 
 class AdditiveRungeKutta(AbstractSolver):
@@ -158,10 +163,10 @@ class AdditiveRungeKutta(AbstractSolver):
     ) -> Float[Array, " dim"]:
         dw, average = increment
         first = sde.drift(t, x, u)
-        middle = x + 0.75 * h * first + 1.5 * sde.apply_diffusion(t + h, x, u, average)
+        middle = x + (0.75 * h * first + 1.5 * sde.apply_diffusion(t + h, x, u, average))
         second = sde.drift(t + 0.75 * h, middle, u)
         noise = sde.apply_diffusion(t + h, x, u, dw - average) + sde.apply_diffusion(t, x, u, average)
-        return x + h * (first + 2 * second) / 3 + noise
+        return x + (h * (first + 2 * second) / 3 + noise)
 
 
 class Heun(AbstractSolver):
