@@ -47,6 +47,16 @@ class GapComparison:
     def speedup(self) -> float:
         return self.solver_seconds / self.flow_seconds
 
+    @property
+    def over(self) -> str:
+        """The gap and, unless it is zero, when it starts."""
+        return f"{self.gap:g}" + (f" from {self.start:g}" if self.start else "")
+
+    @property
+    def steps_shown(self) -> str:
+        """How many steps; with a plus, if they were not enough."""
+        return str(self.solver_steps) + ("" if self.matched else "+")
+
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
@@ -87,14 +97,14 @@ class Comparison:
         )  # fmt: skip
         rows = [
             (
-                f"{g.gap:g}" + (f" from {g.start:g}" if g.start else ""),
+                g.over,
                 kl_cell(g.kl, g.kl_std, g.kl_floor, g.kl_floor_std),
                 f"{g.energy:.1e} ± {g.energy_se:.1e}",
                 f"{g.floor:.1e} ± {g.floor_se:.1e}",
                 f"{max(g.pit):.3f}",
                 f"{min(g.pit_p):.2f}",
                 f"{1e9 * g.flow_seconds:.0f}",
-                str(g.solver_steps) + ("" if g.matched else "+"),
+                g.steps_shown,
                 f"{1e9 * g.solver_seconds:.0f}",
                 f"{g.speedup:.1f}",
             )

@@ -34,13 +34,13 @@ def flow_against_solver(comparison: Comparison, *, axes: Sequence[Axes] | None =
     )
     cost.plot(places, [1e9 * g.flow_seconds for g in gaps], "o", color=MODEL, label="flow")
     for place, g in zip(places, gaps, strict=True):
-        text = f"{g.solver_steps} steps" if g.solver_steps > 1 else "1 step"
+        text = f"{g.steps_shown} steps" if g.solver_steps > 1 else "1 step"
         where = (place, 1e9 * g.solver_seconds)
         cost.annotate(text, where, textcoords="offset points", xytext=(6, 5), fontsize=8.5)
     cost.set(yscale="log", ylabel="nanoseconds a sample")
     cost.margins(y=0.25)
     for ax in axes:
-        ax.set_xticks(places, [f"{g.gap:g}" for g in gaps])
+        ax.set_xticks(places, [g.over for g in gaps])
         ax.set_xlabel("gap")
         ax.margins(x=0.2)
         ax.legend()
