@@ -205,13 +205,12 @@ def of_all_rows(found: dict, name: str) -> bool:
     return (found["series"], found["keep"]) == (name, 1)
 
 
-def together(windows: list[list[dict]]) -> str:
-    """Shares of each window, and of all of them together."""
-    lines = [
-        "| channel | gap | " + "within 90 % | " * len(windows) + "together |",
-        "|---" * (3 + len(windows)) + "|",
-    ]
-    for found in (all_of := pooled(windows)):
+def together(windows: dict[str, list[dict]]) -> str:
+    """Shares of each window, by its name, and of all of them together."""
+    heads = ["channel", "gap", *(f"within 90 %, {name}" for name in windows), "together"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    all_of = pooled(list(windows.values()))
+    for found in all_of:
         for row in found["scores"]:
             cells = [row["channel"], row["gap"], *map(within, row["windows"]), within(row)]
             lines.append("| " + " | ".join(cells) + " |")
@@ -241,8 +240,8 @@ def main() -> None:
     )
     given = parser.parse_args()
     if given.show is not None:
-        windows = [json.loads(file.read_text())["results"] for file in given.show]
-        for kept in windows:
+        windows = {file.stem: json.loads(file.read_text())["results"] for file in given.show}
+        for kept in windows.values():
             for found in kept:
                 print(f"\n{found['series']}, {found['rows']} of {found['of']} rows\n\n{markdown(found)}")
             print(f"\n{outside(kept)}")

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.series import markdown
+from benchmarks.series import markdown, pooled, together
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = {"vix": "vix", "rate": "rate", "ice": "ice-core", "seals": "seals"}
 KEPT = json.loads((ROOT / "results" / "series.json").read_text())
+EARLY = json.loads((ROOT / "results" / "series-early.json").read_text())
 
 
 @pytest.mark.parametrize("found", KEPT["results"], ids=lambda found: f"{found['series']} {found['keep']}")
@@ -29,3 +30,19 @@ def test_all_that_was_kept_was_made_by_one_version():
     assert {(found["series"], found["keep"]) for found in KEPT["results"]} == {
         (name, keep) for name in PAGES for keep in (1.0, 0.5)
     }
+
+
+def test_the_notes_have_the_shares_of_both_windows():
+    windows = {"series-early": EARLY["results"], "series": KEPT["results"]}
+    assert together(windows) in (ROOT / "docs" / "notes" / "forecast.md").read_text()
+
+
+def test_windows_are_pooled_by_their_forecasts():
+    """Twice the same: the same share, with an error that is smaller by the root of two. Once: itself."""
+    one, two = (pooled([KEPT["results"]] * number) for number in (1, 2))
+    for found, same, twice in zip((f for f in KEPT["results"] if f["keep"] == 1), one, two, strict=True):
+        assert found["series"] == same["series"] == twice["series"]
+        for row, alone, both in zip(found["scores"], same["scores"], twice["scores"], strict=True):
+            assert alone["coverage"] == pytest.approx(row["coverage"])
+            assert both["coverage"] == pytest.approx(row["coverage"])
+            assert both["coverage_error"] * 2**0.5 == pytest.approx(row["coverage_error"])
