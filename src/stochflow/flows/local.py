@@ -196,8 +196,11 @@ class LocalFlow(AbstractTransition):
         if self.dim == 1:
             return self._noise_and_log_prob(x_t, prepared)[0]
         state = lambda noise: self.prepared_transform_and_log_prob(noise, prepared)[0]
-        ends, middle = NORMAL_95 * jnp.eye(self.dim, dtype=prepared.x_s.dtype), state(jnp.zeros_like(x_s))
-        up, down = (jnp.square(jax.vmap(state)(way) - middle[None]) for way in (ends, -ends))
+        ends = NORMAL_95 * jnp.eye(self.dim, dtype=prepared.x_s.dtype)
+        # All at once: a spline is compiled wherever it is called.
+        moved = jax.vmap(state)(jnp.concatenate([ends, -ends, jnp.zeros_like(ends[:1])]))
+        middle = moved[-1]
+        up, down = (jnp.square(each - middle[None]) for each in jnp.split(moved[:-1], 2))
         own = jnp.eye(self.dim, dtype=bool)
         others = jnp.where(own, 0.0, 0.5 * (up + down)).sum(axis=0)
         away = x_t - middle
