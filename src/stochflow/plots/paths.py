@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 from scipy.spatial import KDTree
 
-from ..metrics import cv_bandwidth, kde_log_density
+from ..metrics import cv_bandwidth, kde_log_density, quantiles_of_draws
 from ..metrics.estimates import AnyArray
 from .style import INK, MODEL, MUTED, TIME, TRUTH, figure, names_of, panels, styled
 
@@ -107,9 +107,11 @@ def fan_chart(
     names: Sequence[str] | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """The median and the central 50, 80 and 95 % of the samples against time, one panel a dimension.
+    """The median and the central 50, 80 and 95 % of the law that the samples are from against time, one panel a
+    dimension.
 
-    Times are numbers or dates. At a single one there are a dot and bars.
+    A band ends at [quantiles][stochflow.metrics.quantiles_of_draws] of the draws, as those of a forecast are: at the
+    outermost draw where there are too few. Times are numbers or dates. At a single one there are a dot and bars.
     """
     times, samples = np.asarray(times), _checked_draws("samples", samples, times)
     dim = samples.shape[2]
@@ -118,7 +120,7 @@ def fan_chart(
     axes = panels(axes, dim, lambda: figure(dim, 1, size=(6.4, 1.7), sharex=True))
     for i, (ax, word) in enumerate(zip(axes, words)):
         for q in reversed(QUANTILES):
-            _band(ax, times, *np.quantile(samples[:, :, i], [0.5 - q / 2, 0.5 + q / 2], axis=0))
+            _band(ax, times, *quantiles_of_draws(samples[:, :, i], [0.5 - q / 2, 0.5 + q / 2], axis=0))
         ax.plot(times, np.median(samples[:, :, i], axis=0), color=MODEL, label="median", **_mark(times))
         if truth is not None:
             ax.plot(times, truth[:, i], color=INK, linewidth=1.1, label="truth", **_mark(times))
