@@ -89,6 +89,24 @@ def test_nan_is_an_error_not_a_level(law, observations, getkey):
         hdr_levels(law(), x_t.at[3].set(jnp.nan), *rest, samples=SAMPLES, key=getkey())
 
 
+def test_what_was_not_seen_is_left_out(getkey):
+    seen = jr.uniform(getkey(), (40,))
+    with_holes = jnp.full(100, jnp.nan).at[::3].set(seen[:34]).at[1:19:3].set(seen[34:])
+    for f in (lambda levels: coverage(levels, 0.7), uniformity_test):
+        for found in (f(with_holes), jax.jit(f)(with_holes), jax.vmap(f)(with_holes[None])):
+            assert all(jnp.allclose(one, other) for one, other in zip(found, f(seen), strict=True))
+    assert coverage(jnp.array([0.1, 0.2, 0.3, 0.95, *[jnp.nan] * 4]), 0.9).mean == 0.75
+
+
+def test_nothing_seen_is_an_error():
+    for f in (lambda levels: coverage(levels, 0.9), uniformity_test):
+        with pytest.raises(ValueError, match="`levels` must hold at least one number; got none"):
+            f(jnp.zeros(0))
+        for g in (f, jax.jit(f)):
+            with pytest.raises(RuntimeError, match="`levels` must hold a number; all of them are NaN"):
+                jax.block_until_ready(g(jnp.full(3, jnp.nan)))
+
+
 @pytest.mark.parametrize("power", [1.0, 1.05, 1.3])
 def test_uniformity_test_is_that_of_scipy(power, getkey):
     levels = jr.uniform(getkey(), (400,)) ** power

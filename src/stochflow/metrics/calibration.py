@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.scipy as jsp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, Scalar, ScalarLike
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Scalar, ScalarLike
 
 from ..laws import AbstractTransition
 from .chunks import map_in_chunks
@@ -86,26 +86,41 @@ def central_levels(pits: Float[AnyArray, " batch"]) -> Float[Array, " batch"]:
 def coverage(levels: Float[AnyArray, " batch"], q: float) -> Estimate:
     r"""Share of the observations inside the region of probability `q`, with its binomial standard error.
 
-    The error is that of a *right* law, $\sqrt{q(1-q)/n}$: divide by it to see how far off a law is.
+    The error is that of a *right* law, $\sqrt{q(1-q)/n}$: divide by it to see how far off a law is. A level of NaN
+    is of nothing that was seen, and is left out of both.
     """
     if not 0 <= q <= 1:
         raise ValueError(f"`q` must be a probability, in [0, 1]; got {q}.")
-    inside = jnp.asarray(levels) <= q
+    levels, n = _seen(levels)
     expected = jnp.asarray(q, jnp.result_type(float))
-    return Estimate(inside.mean(), jnp.sqrt(expected * (1 - expected) / inside.shape[0]))
+    return Estimate((levels <= q).sum() / n, jnp.sqrt(expected * (1 - expected) / n))
 
 
 def uniformity_test(levels: Float[AnyArray, " n"]) -> UniformityTest:
     r"""Kolmogorov–Smirnov test against the uniform law, with Stephens' small-sample form of the asymptote:
-    $p = 2 \sum_k (-1)^{k-1} e^{-2 k^2 \lambda^2}$ at $\lambda = (\sqrt n + 0.12 + 0.11/\sqrt n)\, D$."""
-    n = levels.shape[0]
-    ordered = jnp.sort(jnp.asarray(levels))
-    steps = jnp.arange(n + 1) / n
-    statistic = jnp.maximum((steps[1:] - ordered).max(), (ordered - steps[:-1]).max())
+    $p = 2 \sum_k (-1)^{k-1} e^{-2 k^2 \lambda^2}$ at $\lambda = (\sqrt n + 0.12 + 0.11/\sqrt n)\, D$. Levels of NaN
+    are left out, of $n$ too."""
+    levels, n = _seen(levels)
+    ordered = jnp.sort(levels)  # NaN comes last
+    steps = jnp.arange(levels.shape[0] + 1) / n
+    statistic = jnp.nanmax(jnp.maximum(steps[1:] - ordered, ordered - steps[:-1]))
     k = jnp.arange(1, KOLMOGOROV_TERMS + 1)
     stretched = (jnp.sqrt(n) + 0.12 + 0.11 / jnp.sqrt(n)) * statistic
     p_value = 2 * ((-1.0) ** (k - 1) * jnp.exp(-2 * jnp.square(k * stretched))).sum()
     return UniformityTest(statistic, jnp.clip(p_value, 0, 1))
+
+
+def _seen(levels: Float[AnyArray, " n"]) -> tuple[Float[Array, " n"], Int[Array, ""]]:
+    """The levels, and how many of them are not NaN."""
+    levels = jnp.asarray(levels)
+    _require_some("levels", levels)
+    n = (~jnp.isnan(levels)).sum()
+    return levels, eqx.error_if(n, n == 0, "`levels` must hold a number; all of them are NaN.")
+
+
+def _require_some(name: str, numbers: Array) -> None:
+    if not numbers.shape[0]:
+        raise ValueError(f"`{name}` must hold at least one number; got none.")
 
 
 def _over_observations(statistic, law, x_t, x_s, s, t, u, samples, key):

@@ -40,7 +40,8 @@ def pit_histograms(
 ) -> list[Axes]:
     """A histogram a lag, a line a dimension. Flat is calibrated; the band holds 99 % of a right law's bars.
 
-    A valley is a law that is too sure, a hill one that is not sure enough, a slope one that is off centre.
+    A valley is a law that is too sure, a hill one that is not sure enough, a slope one that is off centre. NaN is of
+    nothing that was seen, and is left out.
     """
     _require_some(pits_by_lag, "pits_by_lag")
     columns = min(COLUMNS, len(pits_by_lag))
@@ -49,7 +50,8 @@ def pit_histograms(
     for ax, (lag, pits) in zip(axes, pits_by_lag.items()):
         pits = _checked_pits(lag, pits)
         words = names_of(names, [f"x{i + 1}" for i in range(pits.shape[1])])
-        error = SURE * np.sqrt((bins - 1) / len(pits))  # of a bar whose height is one
+        fewest = min(len(_seen("pits_by_lag", lag, values)) for values in pits.T)
+        error = SURE * np.sqrt((bins - 1) / fewest)  # of a bar whose height is one
         ax.axhspan(1 - error, 1 + error, color=GREY, alpha=0.25, linewidth=0)
         ax.axhline(1, color=MUTED, linewidth=0.8)
         for values, colour, word in zip(pits.T, _cycle(pits.shape[1]), words):
@@ -68,16 +70,20 @@ def pit_histograms(
 
 @styled
 def reliability(levels_by_lag: Mapping[str, Float[AnyArray, " n"]], *, ax: Axes | None = None) -> Axes:
-    """Observed against nominal coverage, a curve a lag; the band holds 99 % of a right law's points."""
+    """Observed against nominal coverage, a curve a lag; the band holds 99 % of a right law's points.
+
+    NaN is of nothing that was seen, and is left out.
+    """
     _require_some(levels_by_lag, "levels_by_lag")
+    seen_by_lag = {lag: _seen("levels_by_lag", lag, levels) for lag, levels in levels_by_lag.items()}
     (ax,) = panels(None if ax is None else [ax], 1, lambda: figure(size=(4.8, 3.6)))
     nominal = np.linspace(0, 1, 101)
-    fewest = min(len(levels) for levels in levels_by_lag.values())
+    fewest = min(map(len, seen_by_lag.values()))
     error = SURE * np.sqrt(nominal * (1 - nominal) / fewest)
     ax.fill_between(nominal, nominal - error, nominal + error, color=GREY, alpha=0.25, linewidth=0)
     ax.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9)
-    for (lag, levels), colour in zip(levels_by_lag.items(), _ramp(len(levels_by_lag))):
-        observed = (np.asarray(levels)[:, None] <= nominal).mean(axis=0)
+    for (lag, levels), colour in zip(seen_by_lag.items(), _ramp(len(seen_by_lag))):
+        observed = (levels[:, None] <= nominal).mean(axis=0)
         ax.plot(nominal, observed, color=colour, label=str(lag))
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="nominal coverage", ylabel="observed coverage")
     legend_outside(ax)
@@ -187,6 +193,16 @@ def _checked_pits(lag: str, pits: AnyArray) -> np.ndarray:
             f"`pits_by_lag` must hold arrays of shape (n, dim); got {pits.shape} at {str(lag)!r}."
         )
     return pits
+
+
+def _seen(name: str, lag: str, numbers: AnyArray) -> np.ndarray:
+    numbers = np.asarray(numbers)
+    seen = numbers[~np.isnan(numbers)]
+    if not len(seen):
+        raise ValueError(
+            f"`{name}` must hold numbers for each dimension; all are NaN, or none there, at {str(lag)!r}."
+        )
+    return seen
 
 
 def _running_median(values: np.ndarray) -> np.ndarray:
