@@ -107,6 +107,17 @@ def test_nothing_seen_is_an_error():
                 jax.block_until_ready(g(jnp.full(3, jnp.nan)))
 
 
+def test_a_rank_among_no_samples_is_an_error(getkey):
+    with pytest.raises(ValueError, match="`samples` must hold at least one number; got none"):
+        sample_pit(jnp.zeros(0), 0.3, key=getkey())
+
+
+def test_integers_are_ranked_as_floats_are(getkey):
+    samples, key = jnp.arange(9), getkey()
+    for observation in (3, 3.5):
+        assert sample_pit(samples, observation, key=key) == sample_pit(1.0 * samples, observation, key=key)
+
+
 @pytest.mark.parametrize("power", [1.0, 1.05, 1.3])
 def test_uniformity_test_is_that_of_scipy(power, getkey):
     levels = jr.uniform(getkey(), (400,)) ** power

@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.scipy.stats as jst
+import numpy as np
 import pytest
 
-from stochflow.metrics import crps, energy_distance, energy_score, mean_and_se
+from stochflow.metrics import crps, crps_of_draws, energy_distance, energy_score, mean_and_se
 
 Z = 3.3  # bounds in standard errors: one false alarm in a thousand
 
@@ -66,5 +67,7 @@ def test_energy_distance_is_unbiased_for_coupled_samples(getkey):
 def test_too_few_samples_are_an_error():
     with pytest.raises(ValueError, match="at least 2; got 1"):
         crps(jnp.zeros(1), 0.0)
+    with pytest.raises(ValueError, match="at least 2 draws of each forecast; got 1"):
+        crps_of_draws(np.zeros((3, 1, 2)), np.zeros((3, 2)))
     with pytest.raises(ValueError, match="at least two numbers; got 1"):
         mean_and_se(jnp.zeros(1))

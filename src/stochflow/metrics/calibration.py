@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import jax.scipy as jsp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Scalar, ScalarLike
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Real, Scalar, ScalarLike
 
 from ..laws import AbstractTransition
 from .chunks import map_in_chunks
@@ -62,10 +62,13 @@ def pit(
     return _over_observations(_pit, law, x_t, x_s, s, t, u, samples, key)
 
 
-def sample_pit(samples: Float[AnyArray, " n"], observation: ScalarLike, *, key: PRNGKeyArray) -> Scalar:
-    """PIT of one number among samples from anywhere; `jax.vmap` over the series."""
+def sample_pit(samples: Real[AnyArray, " n"], observation: ScalarLike, *, key: PRNGKeyArray) -> Scalar:
+    """PIT of one number among samples from anywhere; `jax.vmap` over the series. Integers are taken as floats."""
+    samples = jnp.asarray(samples)
+    samples = samples.astype(jnp.result_type(samples, float))
+    _require_some("samples", samples)
     uniform = jr.uniform(key, (), samples.dtype)
-    return _rank(jnp.asarray(samples), jnp.asarray(observation, samples.dtype), uniform)
+    return _rank(samples, jnp.asarray(observation, samples.dtype), uniform)
 
 
 def noise_levels(noise: Float[AnyArray, "batch dim"]) -> Float[Array, " batch"]:

@@ -25,6 +25,8 @@ SQRT_PI, SQRT_2 = np.sqrt(np.pi), np.sqrt(2.0)
 def crps_of_draws(draws: Draws, truth: Truth) -> Float[np.ndarray, "n dim"]:
     """The fair CRPS of each forecast and channel, as [`crps`][stochflow.metrics.crps] has it."""
     number = draws.shape[1]
+    if number < 2:
+        raise ValueError(f"the CRPS needs at least 2 draws of each forecast; got {number}.")
     ordered = np.sort(draws.astype(np.float64), axis=1)
     centred = ordered - ordered.mean(axis=1, keepdims=True)
     half = np.einsum("ndc,d->nc", centred, 2.0 * np.arange(1, number + 1) - number - 1)
