@@ -17,6 +17,7 @@ from ..latent import ObservedFlow
 from ..laws import Support
 from .direct import DirectModel, DirectPast
 from .effects import Effects
+from .fitting import check_card
 from .forecaster import Forecaster, NotFittedError
 from .frames import Columns
 from .history import History, Memory
@@ -51,6 +52,7 @@ def save_forecaster(forecaster: Forecaster, path: str | os.PathLike, *, folder: 
     if not hasattr(forecaster, "fitted_"):
         raise NotFittedError("this Forecaster has not been fitted: there is nothing to save.")
     fitted = forecaster.fitted_
+    check_card(fitted.card, fitted.names)
     manifest: dict[str, Any] = {
         "kind": KIND,
         "params": stored_params(forecaster),
@@ -63,6 +65,8 @@ def save_forecaster(forecaster: Forecaster, path: str | os.PathLike, *, folder: 
         "frame": fitted.frame,
     }
     past: Any = forecaster.past_
+    if isinstance(fitted.model, DirectModel):
+        check_direct(fitted.model, past)
     ids = np.frombuffer(json.dumps([stored_id(name) for name in past.ids]).encode(), np.uint8)
     more, parts, arrays = _write(fitted.model, past)
     spec, weights = pack(parts, prefix="model.")
@@ -113,6 +117,7 @@ def _build(cls, manifest, tensors) -> Forecaster:
     if axis.zone is not None and (not isinstance(axis.zone, str) or not is_zone(axis.zone)):
         raise ValueError(f"the time zone {axis.zone!r} is not known")
     check_columns(columns, names)
+    check_card(card := manifest["card"], names)
     if manifest["frame"] not in FRAMES:
         raise ValueError(f"frames of {manifest['frame']!r} are not known")
     parts = unpack(manifest["model"], tensors, prefix="model.")
@@ -125,7 +130,6 @@ def _build(cls, manifest, tensors) -> Forecaster:
         raise ValueError("the last time of a series is beyond all calendars")
     check_model(model, columns, names)
     _check_nothing_else(manifest, tensors, model, past)
-    card = dict(manifest["card"])
     if card["kind"] != kind:
         raise ValueError(f"its card is that of {card['kind']!r}, and its model of {kind!r}")
     gap = positive("gap", manifest["gap"])

@@ -3,12 +3,13 @@
 import dataclasses
 import os
 import time as clock
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.random as jr
 import numpy as np
 
+from ..io.errors import quote
 from ..laws import Support
 from ..metrics import inside_central
 from .direct import DirectModel, DirectPlan, fit_direct
@@ -171,6 +172,62 @@ def _card(
             for check in checks
         ],
     }
+
+
+def check_card(card: Any, names: tuple[str, ...]) -> None:
+    """Whether this is a card of a model of these channels, as `fit_table` writes it; what else a user has put on it is
+    words and numbers."""
+    if not isinstance(card, dict):
+        raise ValueError(f"its card must be a dict; got {quote(card)}")
+    share = lambda found: _maps(found, _is_number, names)
+    moved = lambda found: _maps(found, _is_number, ("moved", "width"))
+    row = {"gap": _is_text, "pairs": _is_count, "coverage_of_90": share, "relative_crps": share}
+    sample = {
+        "rows": _is_count,
+        "coverage_of_90": lambda found: _maps(found, _is_number) and {*found} <= {*names},
+    }
+    always = {
+        **dict.fromkeys(("kind", "why", "from", "to", "longest_series", "horizon", "scaling"), _is_text),
+        **dict.fromkeys(("series", "rows"), _is_count),
+        "channels": lambda found: found == list(names),
+        "training_seconds": _is_number,
+        "two_steps_for_one": lambda found: _maps(found, moved, names),
+        "held_out": lambda found: isinstance(found, list) and all(_fits(each, row) for each in found),
+    }
+    at_times = {
+        "doubt": _is_text,
+        "at_once": lambda found: _maps(found, lambda effects: _maps(effects, _is_number), names),
+        "in_sample": lambda found: _fits(found, sample),
+    }
+    plain = lambda found: _is_text(found) or isinstance(found, bool) or _is_number(found)
+    for name in (*always, *card):
+        right = (always | at_times).get(name, plain)
+        if name not in card or not right(card[name]):
+            raise ValueError(
+                f"{quote(name)} of its card is not what a fit writes; got {quote(card.get(name))}"
+            )
+
+
+def _fits(found: Any, parts: Mapping[str, Callable[[Any], bool]]) -> bool:
+    """Whether this is a dict of these names, and each is right."""
+    return _maps(found, lambda _: True, tuple(parts)) and all(right(found[n]) for n, right in parts.items())
+
+
+def _maps(found: Any, right: Callable[[Any], bool], names: tuple[str, ...] | None = None) -> bool:
+    """Whether this is a dict of what is right; of these names, if any are given."""
+    return isinstance(found, dict) and {*found} == {*(names or found)} and all(map(right, found.values()))
+
+
+def _is_text(found: Any) -> bool:
+    return isinstance(found, str)
+
+
+def _is_number(found: Any) -> bool:
+    return isinstance(found, int | float) and not isinstance(found, bool)
+
+
+def _is_count(found: Any) -> bool:
+    return type(found) is int and found >= 0
 
 
 def _at_once(model: DirectModel, names: tuple[str, ...], future: tuple[str, ...]) -> dict[str, Any]:

@@ -5,12 +5,17 @@ from typing import Any
 import numpy as np
 
 from ..flows import LocalFlow
+from ..io.registry import LEAST
 from .direct import DirectModel, DirectPast
 from .frames import Columns
 from .history import HALF_LIVES
 from .latent import LatentModel
 from .model import AbstractModel
 from .units import LARGEST
+
+# Of so many standard deviations that a covariate may lie from its mean: of all rows of the fit, none is further away
+# than the root of their number.
+FURTHEST_KNOWN = 1e6
 
 
 def check_columns(columns: Columns, names: tuple[str, ...]) -> None:
@@ -106,8 +111,13 @@ def check_direct(model: DirectModel, past: DirectPast) -> None:
         **({} if model.effects is None else {"moves": model.effects.moves}),
     }.items():
         array = np.asarray(array, np.float32)  # as it is used
-        if not ((array > 0) & (array < LARGEST)).all():
-            raise ValueError(f"{name!r} must be positive, and no more than {LARGEST:g}")
+        if not ((array >= LEAST) & (array < LARGEST)).all():
+            raise ValueError(f"{name!r} must be positive, from {LEAST:g} to {LARGEST:g}")
+    if not (np.abs(past.known) <= FURTHEST_KNOWN).all():
+        raise ValueError(
+            f"'known' must be of covariates within {FURTHEST_KNOWN:g} standard deviations of the mean; got one "
+            f"{np.abs(past.known).max():.3g} away"
+        )
     for name in ("size", "variances", "roams"):
         if (np.asarray(getattr(past.memory, name)) < 0).any():
             raise ValueError(f"{name!r} must not be negative")

@@ -77,11 +77,11 @@ def read_id(name: Any) -> Any:
 
 
 def _is_plain_id(name: Any) -> bool:
-    """Text that can be written, true or false, or a number that a data frame can hold."""
+    """Text that can be written, true or false, or a finite number that a data frame can hold."""
     if isinstance(name, str):
         return not any("\ud800" <= letter <= "\udfff" for letter in name)  # halves of characters
     if isinstance(name, float):
-        return not math.isnan(name)
+        return math.isfinite(name)
     return isinstance(name, int) and LEAST_ID <= name <= LARGEST_ID
 
 

@@ -6,6 +6,7 @@ entry, and one line in the catalogue of the tests.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -78,6 +79,11 @@ LEAST, ROUNDING = float(np.finfo(np.float32).tiny), 1e-6
 # Of a correction: no share of a drift, no logarithm of a width or of a gap in horizons is further from zero; nor is any
 # number in the law's units, the square of which must be one of single precision, too.
 FURTHEST_SHARE, FURTHEST_LOG, FURTHEST = 100.0, 100.0, 1e15
+# Of a clock, no rate is larger, or smaller than one over it: the inverse softplus of such a number is itself, or its
+# logarithm.
+RATES = -math.log(FURTHEST), FURTHEST
+# Of scales and the like, which may be read in single precision.
+SMALLEST = (1 - ROUNDING) / LARGEST
 CLOCKS = {LinearClock: "linear", SaturatingClock: "saturating"}
 
 
@@ -88,8 +94,8 @@ class Entry:
     - `fields`: the arguments of its constructor that decide which arrays it has, and of which shapes.
     - `derive`: how to tell those that are not a field of the same name.
     - `make`: the constructor, given the fields and a key; only the shapes of what it makes are used.
-    - `positive`: arrays that must be positive, on the diagonal if they are matrices.
-    - `within`: arrays of which each number must lie between two.
+    - `positive`: arrays that must be positive, and not next to nothing, on the diagonal if they are matrices.
+    - `within`: arrays of which each number must lie between two, where there are such arrays.
     - `rising`: arrays of numbers each of which must be above the one before.
     - `later`: fields that the class did not have at first, and what a file without them means.
     """
@@ -138,7 +144,11 @@ def _learnt(cls: type, fields: dict[str, Field], **more: Any) -> Entry:
 
 
 def _flow(
-    cls: type, fields: dict[str, Field], later: dict[str, Any] | None = None, **derive: Callable[[Any], Any]
+    cls: type,
+    fields: dict[str, Field],
+    later: dict[str, Any] | None = None,
+    within: dict[str, tuple[float, float]] | None = None,
+    **derive: Callable[[Any], Any],
 ) -> Entry:
     shared = {"dim": DIM, "cond_dim": Whole(0, DIM.most), "autonomous": Flag(), "width": SIZE, "depth": DEPTH}
     shared |= {"layers": LAYERS, "coupling": Choice(COUPLINGS)}
@@ -148,7 +158,7 @@ def _flow(
         "layers": lambda flow: len(flow.stack.layers),
         "coupling": lambda flow: flow.stack.coupling,
     }
-    return _learnt(cls, {**shared, **fields}, derive=derive, later=later or {})
+    return _learnt(cls, {**shared, **fields}, derive=derive, later=later or {}, within=within or {})
 
 
 def _emission(cls: type, **fields: Field) -> Entry:
@@ -215,6 +225,7 @@ ENTRIES = (
             "order": [],
             "ring": False,
         },
+        within={"clock.raw_rate": RATES},
         order=lambda flow: [] if flow.stack.order == tuple(range(flow.dim)) else list(flow.stack.order),
         bins=lambda flow: flow.stack.bins,
         lenses=lambda flow: 0 if flow.lenses is None else flow.lenses.places.size,

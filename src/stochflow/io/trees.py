@@ -19,7 +19,7 @@ from jaxtyping import PRNGKeyArray
 
 from .errors import ModelFileError, quote
 from .fields import MOST_PARTS, Field, Part, Parts
-from .registry import entry_named, entry_of, later_fields
+from .registry import SMALLEST, entry_named, entry_of, later_fields
 
 DICT = "dict"
 # Layers of all networks of a model together: it takes a millisecond to find the shapes of one.
@@ -216,10 +216,13 @@ def _check_numbers(spec: dict[str, Any], tensors: dict[str, np.ndarray], prefix:
     entry = entry_named(spec["class"])
     for name in entry.positive:
         array = tensors[prefix + name]
-        if not ((np.diagonal(array) if array.ndim == 2 else array) > 0).all():
-            raise ModelFileError(f"the array {quote(prefix + name)} must be positive")
+        if not ((np.diagonal(array) if array.ndim == 2 else array) >= SMALLEST).all():
+            raise ModelFileError(
+                f"the array {quote(prefix + name)} must be positive, at least {SMALLEST:.3g}"
+            )
     for name, (low, high) in entry.within.items():
-        if not ((low <= tensors[prefix + name]) & (tensors[prefix + name] <= high)).all():
+        array = tensors.get(prefix + name, np.zeros(0))
+        if not ((low <= array) & (array <= high)).all():
             raise ModelFileError(f"the array {quote(prefix + name)} must lie between {low:g} and {high:g}")
     for name in entry.rising:
         if not (np.diff(tensors[prefix + name]) > 0).all():
