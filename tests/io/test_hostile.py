@@ -64,6 +64,22 @@ def test_a_hostile_file_is_refused(name, good, tmp_path):
         tracemalloc.stop()
 
 
+def test_networks_of_shapes_that_were_never_seen_take_no_longer(good, tmp_path):
+    """A network a coordinate, as many as may be: `bins` gives each attempt shapes of its own."""
+    manifest, weights = good
+    seconds = []
+    for bins in (201, 202, 203):  # the quickest counts, as for a busy machine
+        config = {"coupling": "triangular", "dim": 246, "width": 1, "depth": 0, "layers": 0, "bins": bins}
+        flow = {**manifest["model"]["config"]["law"]["config"], **config, "order": [*range(246)][::-1]}
+        model = {"class": "StochasticFlow", "config": flow}
+        (tmp_path / "it").write_bytes(signed({**manifest, "model": model}, weights))
+        before = time.process_time()
+        with pytest.raises(ModelFileError, match=r"is (missing from|no part of)"):
+            load(tmp_path / "it")
+        seconds.append(time.process_time() - before)
+    assert min(seconds) < MOST_SECONDS
+
+
 def test_the_corpus_starts_from_a_good_file(good, tmp_path):
     (tmp_path / "it").write_bytes(signed(*good))
     save(tmp_path / "same", models.LAWS["standardised flow"])
