@@ -16,6 +16,7 @@ from ..flows.local import KNOTS, NORMAL_95
 from ..laws import OrnsteinUhlenbeck
 from ..laws.ornstein_uhlenbeck import relative_expm1
 from ..metrics import LEVEL, quantiles_of_draws
+from .akin import worth_of
 from .pieces import Piece, usual_gap
 
 # Held-out pairs and draws of each to set a correction by, at each gap.
@@ -104,8 +105,10 @@ def _back(pieces) -> OrnsteinUhlenbeck:
 
 
 def stretches(pieces: list[Piece], gaps: Float[np.ndarray, " gaps"]) -> Float[np.ndarray, " gaps"]:
-    """How many stretches of a gap lie apart from one another; two at the least."""
-    return np.maximum(2.0, sum(np.ptp(piece.times) for piece in pieces) / gaps)
+    """How many stretches of a gap lie apart from one another, those of series that move together as one; two at the
+    least."""
+    worth = worth_of([piece.on_clock for piece in pieces], gaps)
+    return np.maximum(2.0, worth * sum(np.ptp(piece.times) for piece in pieces) / gaps)
 
 
 class HeldPairs(NamedTuple):

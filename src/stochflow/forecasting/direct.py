@@ -15,13 +15,14 @@ from jaxtyping import Float, PRNGKeyArray
 
 from ..flows import LocalFlow
 from ..laws import Support
+from .akin import Series, worth_of
 from .between import Rows, between
 from .correction import enough_for_width, stretches
 from .draws import LOG_DRAWS, SLACK, at_times, gaps_to, in_chunks, in_steps, most_steps
 from .effects import Effects, find_effects
 from .frames import Panel
 from .history import History, Memory, means_so_far, rates_of_moves
-from .learn import Check, LearnConfig, Piece, learn
+from .learn import BLOCK_GAPS, Check, LearnConfig, Piece, learn
 from .model import AbstractModel
 from .reading import PAST, Past, places, read_rows
 from .recent import Said, usual_width
@@ -323,6 +324,7 @@ def fit_direct(
     if own_scale:
         units = _typical(series, units)
     pieces = [((t - t[0]) / horizon, units.values(x)) for t, x, _ in series]
+    began = [(t[0] - min(t[0] for t, _, _ in series)) / horizon for t, _, _ in series]
     gap = float(np.median(np.concatenate([np.diff(t) for t, _ in pieces])))
     centres: list[np.ndarray | None] = [None] * len(pieces)
     if own_scale:
@@ -336,8 +338,8 @@ def fit_direct(
         centres = [means_so_far(z) for _, z in pieces]
     history = History.fit(pieces, gap, centres)
     read = [
-        Piece(t, z, np.concatenate([history.along(t, z, centre), units.covariates(u)], axis=1), centre)
-        for (t, z), centre, (_, _, u) in zip(pieces, centres, series, strict=True)
+        Piece(t, z, np.concatenate([history.along(t, z, centre), units.covariates(u)], axis=1), centre, clock)
+        for (t, z), centre, (_, _, u), clock in zip(pieces, centres, series, began, strict=True)
     ]
     law, checks = learn(
         read, history.usual, ahead, plan.learning, folder=plan.folder, progress=progress, key=key
@@ -355,11 +357,13 @@ def fit_direct(
 
 
 def _horizon(series) -> float:
-    """A share of all the time observed, no longer than half of the longest series, no shorter than a few rows."""
+    """A share of all the time observed, that of series which move together as of one, no longer than half of the
+    longest series, no shorter than a few rows."""
     spans = np.array([t[-1] - t[0] for t, _, _ in series])
     usual = np.median(np.concatenate([np.diff(t) for t, _, _ in series]))
+    worth = worth_of([Series(t, x) for t, x, _ in series], BLOCK_GAPS * usual).min()
     return float(
-        np.clip(spans.sum() / HORIZON_SHARE, min(4 * usual, spans.max()), max(spans.max() / 2, usual))
+        np.clip(worth * spans.sum() / HORIZON_SHARE, min(4 * usual, spans.max()), max(spans.max() / 2, usual))
     )
 
 

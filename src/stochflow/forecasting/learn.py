@@ -17,6 +17,7 @@ from ..flows import LocalFlow, StochasticFlow
 from ..training import Problem, RunConfig, RunFolder, train
 from ..training.checkpoint import describe
 from ..training.devices import my_key, my_share
+from .akin import worth_of
 from .correction import Check, correct
 from .history import SIZE_HALF_LIFE
 from .pieces import Piece, usual_gap
@@ -29,6 +30,8 @@ REPORT = 500
 MOST_FOLDS = 20
 # Series enough to hold out whole ones.
 MANY_SERIES = 12
+# Whether series move together is looked for over gaps of so many usual ones: each row by itself may be mostly error.
+BLOCK_GAPS = np.array([1.0, 5.0, 25.0])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,9 +104,14 @@ def learn(
 
 
 def _blocks(pieces, number) -> list[np.ndarray]:
-    """The fold of each row: whole series if there are many, else a stretch of each; -1 if there are no folds."""
+    """The fold of each row: of series that move together a stretch of time, as those that were seen then would tell of
+    the others; else whole series if there are many, and a stretch of each if not; -1 if there are no folds."""
     if not number:
         return [np.full(len(piece.times), -1) for piece in pieces]
+    if worth_of([piece.on_clock for piece in pieces], BLOCK_GAPS * usual_gap(pieces)).min() < 1:
+        clocks = [piece.on_clock.times for piece in pieces]
+        ends = np.quantile(np.concatenate(clocks), np.arange(1, number) / number)
+        return [np.searchsorted(ends, clock, side="right") for clock in clocks]
     if len(pieces) >= MANY_SERIES:
         return [np.full(len(piece.times), i % number) for i, piece in enumerate(pieces)]
     return [np.arange(len(piece.times)) * number // len(piece.times) for piece in pieces]
