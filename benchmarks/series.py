@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from stochflow import Forecaster
-from stochflow.metrics import LEVEL, ratio_of_means
+from stochflow.metrics import LEVEL, Place, ratio_of_means
 
 # Refits as `Forecaster.backtest` has them by default; origins of each series in all, evenly over them.
 REFITS, START, ORIGINS, SEED = 4, 0.6, 800, 0
@@ -119,12 +119,15 @@ def over(rows: pd.DataFrame, beside: pd.DataFrame) -> pd.DataFrame:
     if len(pairs) != len(rows) or len(rows) != len(beside):
         raise RuntimeError(f"{len(rows)} and {len(beside)} forecasts have {len(pairs)} in common.")
 
+    needed = ["crps", "crps_whole", "stretch", "period", "number"]
+
     def ratio(some: pd.DataFrame) -> pd.Series:
-        above, below, stretch = (some[name].to_numpy() for name in ("crps", "crps_whole", "stretch"))
-        worse, error = ratio_of_means(above, below, stretch)
+        above, below, stretch, period, series = (some[name].to_numpy() for name in needed)
+        worse, error = ratio_of_means(above, below, stretch, Place(series, period))
         return pd.Series({"whole": below.mean(), "worse": worse, "worse_error": error})
 
-    return pairs.groupby(["channel", "gap"])[["crps", "crps_whole", "stretch"]].apply(ratio)
+    pairs["number"] = pairs.groupby("unique_id").ngroup() if "unique_id" in pairs else 0
+    return pairs.groupby(["channel", "gap"])[needed].apply(ratio)
 
 
 def within(row: dict) -> str:

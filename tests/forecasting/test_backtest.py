@@ -160,7 +160,8 @@ def test_a_share_of_all_or_none_has_no_known_error(width, known):
     nothing, truth = np.zeros((60, 1)), np.linspace(-1, 1, 60)[:, None]
     scores = dict.fromkeys(("crps", "persistence", "random_walk", "ornstein_uhlenbeck"), nothing + 1)
     at, low, high = nothing[:, 0], nothing - width, nothing + width
-    tested = Forecasts(np.zeros(60, int), at, at, np.arange(60) // 3, truth, nothing, low, high, scores)
+    stretch = np.arange(60) // 3
+    tested = Forecasts(np.zeros(60, int), at, at, stretch, stretch, truth, nothing, low, high, scores)
     found = _score("x", 0, "1d", tested)
     assert found.coverage == pytest.approx(width if known else min(width, 1.0))
     assert np.isfinite(found.coverage_error) == known

@@ -1,8 +1,9 @@
 """Errors of means and of ratios of means, of values that go together."""
 
 import numpy as np
+import pytest
 
-from stochflow.metrics import error_of_mean, ratio_of_means
+from stochflow.metrics import Place, error_of_mean, ratio_of_means
 
 
 def test_values_of_one_group_count_as_one():
@@ -46,3 +47,20 @@ def test_the_error_of_forecasts_that_overlap_is_that_of_many_samples():
     errors = [error_of_mean(each.astype(float), group) for each in inside]
     # The spread of 600 numbers is known to 3 %; of stretches by themselves errors would be 15 % too small.
     assert 0.92 < np.sqrt(np.mean(np.square(errors))) / inside.mean(axis=1).std() < 1.06
+
+
+def test_copies_of_a_series_say_no_more_than_it_does():
+    """Sixteen nearly alike have the error of one; sixteen that have nothing in common a quarter of it."""
+    rng = np.random.default_rng(0)
+    period = np.repeat(np.arange(40), 5)
+    one = np.repeat(rng.normal(size=40), 5) + 0.1 * rng.normal(size=200)
+    alone = error_of_mean(one, period)
+    series = np.repeat(np.arange(16), 200)
+    place = Place(series, np.tile(period, 16))
+    group = 50 * series + np.tile(period, 16)
+    copies = np.tile(one, 16) + 0.01 * rng.normal(size=3200)
+    assert error_of_mean(copies, group, place) == pytest.approx(alone, rel=0.15)
+    assert error_of_mean(copies, group) < 0.4 * alone
+    apart = np.repeat(rng.normal(size=(16, 40)), 5, axis=1).ravel()
+    assert error_of_mean(apart, group, place) == pytest.approx(error_of_mean(apart, group), rel=0.3)
+    assert error_of_mean(one, period, Place(np.zeros(200, int), period)) == alone

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
-from ..metrics import LEVEL, central_interval, crps_of_draws, error_of_mean, ratio_of_means
+from ..metrics import LEVEL, Place, central_interval, crps_of_draws, error_of_mean, ratio_of_means
 from .frames import Panel
 from .origins import Origins, find_origins, truncated
 from .references import References
@@ -29,8 +29,9 @@ def check_backtest(gaps: Any, folds: Any, start: Any, origins: Any) -> None:
 class Tested(NamedTuple):
     """Forecasts over one gap, from several origins, and what came of them.
 
-    `origin` and `at` are moments. `stretch` numbers the stretches of the gap that origins lie in: forecasts of one
-    stretch overlap, and say nearly the same. `scores` are the CRPS of the forecaster (`crps`) and that of each
+    `origin` and `at` are moments. `stretch` numbers the stretches of the gap that origins lie in, series by series:
+    forecasts of one stretch overlap, and say nearly the same. `period` numbers those of the time that all series share.
+    `scores` are the CRPS of the forecaster (`crps`) and that of each
     baseline, of each forecast and channel: NaN where a channel was not seen, or a baseline has never seen it before.
     """
 
@@ -38,6 +39,7 @@ class Tested(NamedTuple):
     origin: Shaped[np.ndarray, " n"]
     at: Shaped[np.ndarray, " n"]
     stretch: Int[np.ndarray, " n"]
+    period: Int[np.ndarray, " n"]
     truth: Float[np.ndarray, "n dim"]
     median: Float[np.ndarray, "n dim"]
     low: Float[np.ndarray, "n dim"]
@@ -63,7 +65,8 @@ class GapScore:
     `relative` is the CRPS over that of the best of three baselines: the last value with the noise of earlier moves over
     that gap (`persistence`) or with that of a random walk, and an Ornstein–Uhlenbeck process. `coverage_error` and
     `relative_error` are standard errors: forecasts that overlap say the same thing again, so those of one stretch of
-    the gap count as one, and neighbouring stretches as akin. Where all forecasts held what came, or none
+    the gap count as one, and neighbouring stretches as akin, as are those of other series at the same time if they go
+    together. Where all forecasts held what came, or none
     did, the error of their share is not known: NaN.
     """
 
@@ -157,6 +160,7 @@ def _tested(
         origin=pick(panel.moments, origins.start),
         at=pick(panel.moments, origins.end),
         stretch=_stretches(panel, origins, gap),
+        period=_periods(panel, origins, gap),
         truth=truth,
         median=np.median(draws, axis=1),
         low=low,
@@ -192,6 +196,13 @@ def _stretches(panel: Panel, origins: Origins, gap: float) -> np.ndarray:
     return first[origins.series] + np.floor(np.array(since) / gap).astype(int)
 
 
+def _periods(panel: Panel, origins: Origins, gap: float) -> np.ndarray:
+    """Which stretch of the gap each forecast starts in, on the clock that all series share."""
+    first = min(t[0] for t in panel.times if len(t))
+    starts = np.array([panel.times[i][s] for i, s in zip(origins.series, origins.start, strict=True)])
+    return np.floor((starts - first) / gap).astype(int)
+
+
 def summarise(
     tested: dict[float, Tested], names: Sequence[str], show: Callable[[float], str]
 ) -> list[GapScore]:
@@ -209,14 +220,15 @@ def _score(name: str, channel: int, gap: str, tested: Tested) -> GapScore:
     inside, stretch = tested.inside[some, channel], tested.stretch[some]
     mean = lambda numbers: float(numbers.mean()) if len(numbers) else math.nan
     best = scores[min(BASELINES, key=lambda of: mean(scores[of]))]
-    relative = ratio_of_means(scores["crps"], best, stretch) if some.any() else (math.nan, math.nan)
+    place = Place(tested.series[some], tested.period[some])
+    relative = ratio_of_means(scores["crps"], best, stretch, place) if some.any() else (math.nan, math.nan)
     return GapScore(
         channel=name,
         gap=gap,
         forecasts=int(some.sum()),
         crps=mean(scores["crps"]),
         coverage=mean(inside),
-        coverage_error=error_of_mean(inside, stretch) if 0 < mean(inside) < 1 else math.nan,
+        coverage_error=error_of_mean(inside, stretch, place) if 0 < mean(inside) < 1 else math.nan,
         persistence=mean(scores["persistence"]),
         random_walk=mean(scores["random_walk"]),
         ornstein_uhlenbeck=mean(scores["ornstein_uhlenbeck"]),

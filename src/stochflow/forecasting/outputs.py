@@ -230,7 +230,7 @@ def score_frame(scores: list[GapScore], like: nw.DataFrame) -> Any:
 
 
 # Of each forecast of a back-test, beside the columns of its series and time.
-FORECAST = ("channel", "gap", "origin", "stretch", "value", "median", "lo90", "hi90", "crps")
+FORECAST = ("channel", "gap", "origin", "stretch", "period", "value", "median", "lo90", "hi90", "crps")
 
 
 def check_forecasts(columns: Columns, *, seasonal: bool) -> None:
@@ -254,6 +254,7 @@ def forecast_frame(tested: dict[float, Tested], table: Table, like: nw.DataFrame
                 "gap": np.full(len(seen), axis.show_length(gap), object),
                 "origin": some.origin[seen],
                 "stretch": some.stretch[seen],
+                "period": some.period[seen],
             } | {
                 of: numbers[seen, c].astype(np.float64) for of, numbers in (of_channel | some.scores).items()
             }

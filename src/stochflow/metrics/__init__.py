@@ -23,6 +23,7 @@ from .consistency import (
 )
 from .estimates import (
     Estimate as Estimate,
+    Place as Place,
     error_of_mean as error_of_mean,
     mean_and_se as mean_and_se,
     ratio_of_means as ratio_of_means,
