@@ -183,3 +183,26 @@ def test_a_file_has_them_whole_or_is_refused(damage, fitted, tmp_path):
     write_archive(tmp_path / "it", manifest, tensors)
     with pytest.raises(ModelFileError, match="does not hold a whole forecaster"):
         Forecaster.load(tmp_path / "it")
+
+
+def test_what_was_on_once_is_mostly_forgotten_if_it_did_nothing():
+    """By chance alone its square lies above twice its variance in 16 cases of 100, and its moves leave no rest."""
+    found = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        x = np.cumsum(0.3 * rng.normal(size=300)) + rng.normal(size=300)
+        once = np.zeros((300, 1))
+        once[rng.integers(20, 280)] = 1
+        found.append(float(find_effects([np.arange(300.0)], [x[:, None]], [once], 1.0).slopes[0, 0]))
+    kept = np.mean(np.array(found) != 0)
+    assert kept < 0.16 + 4 * np.sqrt(0.16 * 0.84 / 200)
+    assert np.std(found) < 1
+
+
+def test_what_was_on_once_and_did_much_is_kept():
+    rng = np.random.default_rng(3)
+    once = np.zeros((300, 1))
+    once[100] = 1
+    x = np.cumsum(0.3 * rng.normal(size=300))[:, None] + 30 * once
+    slope = float(find_effects([np.arange(300.0)], [x], [once], 1.0).slopes[0, 0])
+    assert slope == pytest.approx(30, abs=1.5)

@@ -12,6 +12,8 @@ from stochflow import Forecaster
 from stochflow.forecasting.frames import as_frame, find_columns, read_panel
 from stochflow.forecasting.requests import read_table
 
+from .worlds import quick_fit
+
 FRAME = pd.DataFrame({"unique_id": ["b", "a", "a"], "ds": [1, 2, 1], "y": [3.0, np.nan, 5.0]})
 
 
@@ -288,3 +290,17 @@ def test_a_column_that_may_tell_series_apart_and_is_not_read_is_named(frame):
 @pytest.mark.parametrize("text", [["a"] * 6, list("abcdef")], ids=["one name", "a remark a row"])
 def test_other_text_is_passed_over(text):
     assert len(read_table(TWO.assign(series=text)).panel) == 1
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.9, True), (0.4, True), (0.15, False)])
+def test_a_channel_that_mostly_stays_where_it_was_is_told_of(share, told):
+    rng = np.random.default_rng(0)
+    y = np.cumsum(np.where(rng.uniform(size=400) < share, 0.0, rng.normal(size=400)))
+    frame = pd.DataFrame({"ds": np.arange(400), "y": y})
+    if told:
+        with pytest.warns(
+            UserWarning, match=r"column 'y' is what it was the row before in \d\d% of the rows"
+        ):
+            quick_fit(frame)
+    else:
+        quick_fit(frame)

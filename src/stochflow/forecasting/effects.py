@@ -16,6 +16,8 @@ AGAINST_PULL, AGAINST_LEVEL = 10.0, 1e-3
 FORGOTTEN = 2.0
 # Of the mean square of moves.
 LEAST = 1e-12
+# Of a move, the part that was not fitted.
+LEAST_REST = 1e-3
 
 
 class Effects(NamedTuple):
@@ -84,8 +86,12 @@ def _slopes(moves: Moves, channel: int, gap: float) -> Float[np.ndarray, " ahead
     against = np.repeat([AGAINST_LEVEL, AGAINST_PULL, AGAINST_LEVEL], [number, number, 1])
     inverse = np.linalg.inv(design.T @ design + np.diag(against))
     found = inverse @ design.T @ moved
-    # Errors that hold whatever the noise of each move (White, 1980).
-    each = design * (moved - design @ found)[:, None]
+    # Errors that hold whatever the noise of each move (White, 1980), as if it had not been fitted (MacKinnon and White,
+    # 1985), and no smaller than those of moves in general: a covariate that was on once leaves its moves no rest.
+    rest = moved - design @ found
+    lever = ((design @ inverse) * design).sum(axis=1)
+    usual = np.square(rest).sum() / max(len(rest) - 2 * number - 1, 1)
+    each = design * np.sqrt(np.maximum(np.square(rest / np.maximum(1 - lever, LEAST_REST)), usual))[:, None]
     covariance = (inverse @ (each.T @ each) @ inverse)[:number, :number]
     slopes = found[:number]
     evidence = slopes @ np.linalg.pinv(covariance, rcond=1e-8, hermitian=True) @ slopes

@@ -2,7 +2,6 @@
 
 import dataclasses
 import decimal
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -172,41 +171,6 @@ def find_columns(
     if channel is not None and len(found.values) != 1:
         raise ValueError(f"with `channel` there is one column of values; got {', '.join(found.values)}.")
     return found
-
-
-def warn_of_unread_ids(frame: nw.DataFrame, columns: Columns) -> None:
-    """Rows of several series that are read as one would be nonsense: say so if a column that is not read may tell them
-    apart, by its name or as text that repeats."""
-    if columns.id is not None:
-        return
-    read = {columns.time, columns.channel, *columns.values, *columns.static, *columns.past, *columns.future}
-    for name in frame.columns:
-        if name in read:
-            continue
-        text = frame[name].dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object)
-        if (text or name.lower() == "id") and 1 < frame[name].n_unique() < len(frame):
-            warnings.warn(
-                f"column {name!r} is not read, and all rows are taken for one series: if it tells series apart, pass "
-                f"`id={name!r}`, and drop it if not.",
-                stacklevel=4,
-            )
-
-
-def warn_of_still(panel: Panel, columns: Columns) -> None:
-    """Of a covariate that is the same in all rows nothing can be learnt: say that it counts for nothing."""
-    parts = (
-        (columns.static, panel.static),
-        (columns.past, np.concatenate(panel.past)),
-        (columns.future, np.concatenate(panel.future)),
-    )
-    for names, rows in parts:
-        for name, column in zip(names, rows.T, strict=True):
-            if np.ptp(column) == 0:
-                warnings.warn(
-                    f"column {name!r} is {column[0]:g} in all rows: what it does cannot be learnt, and it does not "
-                    "count.",
-                    stacklevel=4,
-                )
 
 
 def read_panel(

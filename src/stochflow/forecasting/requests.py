@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from .arguments import count
-from .frames import Panel, as_frame, find_columns, read_panel, warn_of_still, warn_of_unread_ids
+from .frames import Panel, as_frame, find_columns, read_panel
 from .model import Fitted, Past, Table
+from .notices import warn_of_staying, warn_of_still, warn_of_unread_ids
 from .times import moments_asked_for
 
 # Times must not be so many that a slip of the pen fills the memory.
@@ -88,6 +89,7 @@ def read_table(df: Any, *, like: Fitted | Table | None = None, **columns: Any) -
     panel, axis, names = read_panel(frame, found, axis, channels=channels)
     if like is None:
         warn_of_still(panel, found)
+        warn_of_staying(panel, names)
     return Table(panel, found, axis, names, str(frame.implementation))
 
 
