@@ -1,11 +1,16 @@
 """Pairs are pairs of one series, forwards, within the horizon, and drawn as the scheme says."""
 
+import dataclasses
+import tracemalloc
+
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 
 from stochflow.data import (
+    CompleteRows,
     PairSampler,
     Trajectories,
     Triplets,
@@ -67,6 +72,67 @@ def test_start_fraction_is_the_share_of_first_rows(getkey):
     first = (pairs.s == 0).mean()
     expected = 0.3 + 0.7 * np.mean(1 / np.arange(1, 41))  # rows drawn by lag start at 0 now and then
     assert abs(first - expected) < 4 * np.sqrt(expected * (1 - expected) / 20_000)
+
+
+def _uneven(lengths):
+    """Times, values of two channels with holes, and three covariates of each series."""
+    rng = np.random.default_rng(0)
+    times = [1e6 * i + np.cumsum(rng.exponential(size=n)) for i, n in enumerate(lengths)]
+    values = [np.where(rng.random((n, 2)) < 0.2, np.nan, rng.normal(size=(n, 2))) for n in lengths]
+    values[1][:, 0] = np.nan  # no row of this series is complete
+    return times, values, [rng.normal(size=(n, 3)) for n in lengths]
+
+
+OPTIONS = [
+    {"horizon": 5.0, "scheme": scheme, "start_fraction": fraction}
+    for scheme in ("lag", "root", "log", "pair")
+    for fraction in (0.0, 0.4)
+]
+
+
+@pytest.mark.parametrize("options", [*OPTIONS, {}], ids=str)
+def test_flat_and_padded_rows_give_the_same_draws_bit_for_bit(options, getkey):
+    times, values, u = _uneven([60, 3, 1, 9, 2, 25])
+    padded = dataclasses.replace(Trajectories.from_series(times, values, u=u), ahead=2)
+    flat = CompleteRows.from_series(times, values, u=u, ahead=2)
+    key = getkey()
+    one, other = (PairSampler(data, **options).draw(2000, key=key) for data in (padded, flat))
+    for a, b in zip(one, other, strict=True):
+        assert a.dtype == b.dtype
+        assert (a == b).all()
+
+
+def test_flat_rows_are_those_of_their_series(getkey):
+    """A row is known by its values, which no other has: so are its series, time and covariates."""
+    times, values, u = _uneven([60, 3, 1, 9, 2, 25])
+    rows = CompleteRows.from_series(times, values, u=u, ahead=2)
+    assert rows.lengths.tolist() == [(~np.isnan(x).any(1)).sum() for x in values]
+    known = {
+        x.astype(np.float32).tobytes(): (i, np.float32(when - t[0]), w.astype(np.float32))
+        for i, (t, xs, ws) in enumerate(zip(times, values, u, strict=True))
+        for when, x, w in zip(t, xs, ws, strict=True)
+    }
+    pairs = PairSampler(rows).draw(500, key=getkey())
+    for x_s, x_t, s, t, found in zip(*map(np.asarray, pairs), strict=True):
+        (i, first, u_s), (j, last, u_t) = known[x_s.tobytes()], known[x_t.tobytes()]
+        assert (i, s, t) == (j, first, last)
+        assert found.tolist() == [u_s[0], *u_t[1:]]
+
+
+def test_memory_is_that_of_the_rows_however_uneven_the_series():
+    """One long series beside 400 short ones. Padded to one length they take 6 kB a row."""
+    lengths = [20_000, *[3] * 400]
+    times = [np.arange(n, dtype=float) for n in lengths]
+    columns = [t[:, None] for t in times]
+    tracemalloc.start()
+    try:
+        rows = CompleteRows.from_series(times, columns, u=columns)
+        sampler = PairSampler(rows, horizon=100.0, scheme="log")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(leaf.nbytes for leaf in jax.tree.leaves(sampler)) < 40 * sum(lengths)
+    assert peak < 300 * sum(lengths)
 
 
 def test_two_points_are_one_pair(getkey):

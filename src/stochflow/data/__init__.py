@@ -13,4 +13,4 @@ from .pairs import (
     long_gaps as long_gaps,
 )
 from .speeds import at_speeds as at_speeds, thinned as thinned
-from .trajectories import Trajectories as Trajectories
+from .trajectories import CompleteRows as CompleteRows, Trajectories as Trajectories

@@ -1,4 +1,4 @@
-"""Drawing training pairs and triplets from `Trajectories`, inside `jit`."""
+"""Drawing training pairs and triplets from the complete rows of series, inside `jit`."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, ScalarLike, UInt32
 
-from .trajectories import Trajectories
+from .trajectories import CompleteRows, Trajectories
 
 SCHEMES = ("lag", "root", "log", "pair")
 
@@ -36,6 +36,9 @@ class Triplets(NamedTuple):
 
 class PairSampler(eqx.Module):
     r"""All complete rows in one array, with how far ahead each may look.
+
+    Where series are of very different lengths, give [`CompleteRows`][stochflow.data.CompleteRows] instead of
+    `Trajectories`: the draws are the same, and nothing is padded.
 
     Row $i$ may be paired with the `reach[i]` rows that follow it in its own series within the horizon. Four
     schemes: `"lag"` draws the lag uniformly and then a row that reaches so far, so that long gaps do not
@@ -64,7 +67,7 @@ class PairSampler(eqx.Module):
 
     def __init__(
         self,
-        data: Trajectories,
+        data: Trajectories | CompleteRows,
         *,
         horizon: float | None = None,
         scheme: str = "lag",
@@ -74,13 +77,13 @@ class PairSampler(eqx.Module):
             raise ValueError(f"`scheme` must be one of {', '.join(SCHEMES)}; got {scheme!r}.")
         if not 0 <= start_fraction <= 1:
             raise ValueError(f"`start_fraction` must lie in [0, 1]; got {start_fraction}.")
-        horizon = data.longest_gap if horizon is None else float(horizon)
+        rows = data.complete_rows()
+        horizon = rows.longest_gap if horizon is None else float(horizon)
         if horizon <= 0:
             raise ValueError(
                 f"`horizon` must be positive; got {horizon}. Is there a series with two complete rows?"
             )
-        complete = data.complete
-        reach = [_reach(t[ok], horizon) for t, ok in zip(data.times, complete, strict=True)]
+        reach = [_reach(t, horizon) for t in rows.times_by_series]
         firsts = np.cumsum([0, *[len(r) for r in reach[:-1]]])
         firsts = firsts[[len(r) > 0 and r[0] > 0 for r in reach]]
         flat = np.concatenate(reach)
@@ -92,9 +95,9 @@ class PairSampler(eqx.Module):
         order = np.argsort(-flat, kind="stable")
         order = order[flat[order] > 0]
         lags = np.arange(1, flat.max() + 1)
-        self.values = jnp.asarray(data.values[complete])
-        self.times = jnp.asarray(data.times[complete])
-        self.u = None if data.u is None else jnp.asarray(data.u[complete])
+        self.values = jnp.asarray(rows.values)
+        self.times = jnp.asarray(rows.times)
+        self.u = None if rows.u is None else jnp.asarray(rows.u)
         self.reach = jnp.asarray(flat, jnp.int32)
         self.by_reach = jnp.asarray(order, jnp.int32)
         enough = np.searchsorted(-flat[order], -lags, side="right")
@@ -106,7 +109,7 @@ class PairSampler(eqx.Module):
         self.scheme = scheme
         self.start_fraction = float(start_fraction) if len(firsts) else 0.0
         self.horizon = horizon
-        self.ahead = data.ahead
+        self.ahead = rows.ahead
 
     @property
     def number(self) -> int:

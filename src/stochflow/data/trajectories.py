@@ -1,15 +1,71 @@
-"""`Trajectories`: many series, each with times of its own, in padded arrays that have been checked."""
+"""`Trajectories`: many series, each with times of its own, in padded arrays that have been checked; and their complete
+rows alone, one after another."""
 
 import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 # A channel needs a standard deviation of this many steps of float32 at its size: about sixteen levels.
 FEWEST_STEPS = 4
 # What varies by less than this share of its size, in float64, is constant but for rounding.
 ROUNDING = 1e-12
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CompleteRows:
+    """The complete rows of several series, one series after another: what pairs are drawn from.
+
+    They take as much memory as there are rows; [`Trajectories`][stochflow.data.Trajectories] take as much as if all
+    series were as long as the longest. Times are since the first row of each series, complete or not.
+
+    - `lengths`: how many of the rows are those of each series.
+    - `ahead`: how many of the last covariates are known ahead.
+    """
+
+    times: Float[np.ndarray, " rows"]
+    values: Float[np.ndarray, "rows dim"]
+    u: Float[np.ndarray, "rows cond"] | None
+    lengths: Int[np.ndarray, " series"]
+    ahead: int = 0
+
+    @classmethod
+    def from_series(
+        cls,
+        times: Sequence[np.ndarray],
+        values: Sequence[np.ndarray],
+        *,
+        u: Sequence[np.ndarray] | None = None,
+        names: Sequence[str] | None = None,
+        ahead: int = 0,
+    ) -> "CompleteRows":
+        """As [`Trajectories.from_series`][stochflow.data.Trajectories.from_series]; rows that lack a channel are left
+        out."""
+        _, series = _checked(times, values, u, names)
+        whole = [~np.isnan(x).any(1) for _, _, x, _ in series]
+        join = lambda arrays: np.concatenate([array[ok] for array, ok in zip(arrays, whole, strict=True)])
+        return cls(
+            times=join([t for _, t, _, _ in series]),
+            values=join([x for _, _, x, _ in series]),
+            u=None if u is None else join([w for _, _, _, w in series]),
+            lengths=np.array([ok.sum() for ok in whole]),
+            ahead=ahead,
+        )
+
+    def complete_rows(self) -> "CompleteRows":
+        """These: there are no others."""
+        return self
+
+    @property
+    def times_by_series(self) -> list[Float[np.ndarray, " _rows"]]:
+        """The times of each series."""
+        return np.split(self.times, np.cumsum(self.lengths)[:-1])
+
+    @property
+    def longest_gap(self) -> float:
+        """From the first to the last row, of the longest series."""
+        return float(max(np.ptp(t) if len(t) else 0.0 for t in self.times_by_series))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -77,20 +133,7 @@ class Trajectories:
         names: Sequence[str] | None = None,
     ) -> "Trajectories":
         """From one `times` of shape `(rows,)` and one `values` of shape `(rows, dim)` a series."""
-        if len(values) == 0:
-            raise ValueError("there must be at least one series; got none.")
-        counts = {"times": len(times), "u": len(values) if u is None else len(u)}
-        counts["names"] = len(values) if names is None else len(names)
-        for what, count in counts.items():
-            if count != len(values):
-                raise ValueError(f"`{what}` must have one entry a series ({len(values)}); got {count}.")
-        names = tuple(str(i) for i in range(len(values))) if names is None else tuple(map(str, names))
-        us = [None] * len(values) if u is None else u
-        series = [_check_series(*each) for each in zip(names, times, values, us, strict=True)]
-        _same_width("values", [x for _, _, x, _ in series], names)
-        _refuse_coarse(values)
-        if u is not None:
-            _same_width("u", [w for _, _, _, w in series], names)
+        names, series = _checked(times, values, u, names)
         pad = lambda arrays, fill=0.0: _pad(arrays, fill)
         padded = pad([x for _, _, x, _ in series], np.nan)
         mask = ~np.isnan(padded)
@@ -147,6 +190,12 @@ class Trajectories:
     def complete(self) -> Bool[np.ndarray, "series rows"]:
         """Rows with every channel observed: what a directly observed law is learnt from."""
         return np.asarray(self.mask.all(2))
+
+    def complete_rows(self) -> CompleteRows:
+        """The complete rows alone, one series after another."""
+        ok = self.complete
+        u = None if self.u is None else self.u[ok]
+        return CompleteRows(self.times[ok], self.values[ok], u, ok.sum(1), self.ahead)
 
     @property
     def gaps(self) -> Float[np.ndarray, " gaps"]:
@@ -218,6 +267,25 @@ class Trajectories:
                     "precision tells, subtract a constant from it first."
                 )
         return np.nanmean(seen, 0).astype(np.float32), np.nanstd(seen, 0).astype(np.float32)
+
+
+def _checked(times, values, u, names):
+    """The names, and each series as `_check_series` returns it, or an error that says what is wrong."""
+    if len(values) == 0:
+        raise ValueError("there must be at least one series; got none.")
+    counts = {"times": len(times), "u": len(values) if u is None else len(u)}
+    counts["names"] = len(values) if names is None else len(names)
+    for what, count in counts.items():
+        if count != len(values):
+            raise ValueError(f"`{what}` must have one entry a series ({len(values)}); got {count}.")
+    names = tuple(str(i) for i in range(len(values))) if names is None else tuple(map(str, names))
+    us = [None] * len(values) if u is None else u
+    series = [_check_series(*each) for each in zip(names, times, values, us, strict=True)]
+    _same_width("values", [x for _, _, x, _ in series], names)
+    _refuse_coarse(values)
+    if u is not None:
+        _same_width("u", [w for _, _, _, w in series], names)
+    return names, series
 
 
 def _check_series(name, times, values, u):
