@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import tracemalloc
 
 import jax
 import jax.random as jr
@@ -11,7 +12,7 @@ import pytest
 
 from stochflow import Forecaster
 from stochflow.flows.local import NORMAL_95
-from stochflow.forecasting import direct, latent as latent_module
+from stochflow.forecasting import direct, latent as latent_module, learn as learn_module
 from stochflow.forecasting.correction import (
     ENOUGH_FOR_WIDTH,
     _predictive,
@@ -19,7 +20,7 @@ from stochflow.forecasting.correction import (
     enough_for_width,
     held_pairs,
 )
-from stochflow.forecasting.learn import _blocks
+from stochflow.forecasting.learn import LearnConfig, _blocks
 from stochflow.forecasting.pieces import Piece
 from stochflow.inference import forecast_latent
 
@@ -37,6 +38,25 @@ def test_folds_are_stretches_of_few_series_and_whole_ones_of_many():
     assert [set(block) for block in many] == [{i % 3} for i in range(12)]
     # Without folds no row is held out from the only law, number 0.
     assert all((block < 0).all() for block in _blocks(pieces(2, 7), 0))
+
+
+def test_one_long_series_beside_many_short_ones_is_learnt_from_without_padding(monkeypatch):
+    """Padding them to one length takes 240 MB."""
+    some = [each._replace(times=each.times / 100) for each in pieces(1, 20_000) + pieces(400, 3)]
+
+    def stop(model, problem, *_, **__):
+        assert problem.data.times.shape == (20_000 + 400 * 3,)
+        raise StopIteration
+
+    monkeypatch.setattr(learn_module, "train", stop)
+    tracemalloc.start()
+    try:
+        with pytest.raises(StopIteration):
+            learn_module.learn(some, np.ones(1), 0, LearnConfig(), progress=False, key=jr.key(0))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 30e6
 
 
 def test_held_out_pairs_have_the_gap_and_the_covariates_of_their_end():

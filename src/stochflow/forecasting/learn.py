@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, PRNGKeyArray
 
-from ..data import PairSampler, Trajectories
+from ..data import CompleteRows, PairSampler
 from ..flows import LocalFlow, StochasticFlow
 from ..training import Problem, RunConfig, RunFolder, train
 from ..training.checkpoint import describe
@@ -156,12 +156,13 @@ def _fit_side_by_side(pieces, blocks, usual, ahead, config, folder, progress, ke
     )
     laws = [make(flow_key) for _ in range(config.folds + 1)]
     like = laws[0]
-    data = Trajectories.from_series(
+    rows = CompleteRows.from_series(
         [p.times for p in pieces],
         [p.values for p in pieces],
         u=[_with_block(p.u, block, ahead) for p, block in zip(pieces, blocks, strict=True)],
+        ahead=ahead + 1,
     )
-    sampler = PairSampler(dataclasses.replace(data, ahead=ahead + 1), horizon=1.0, scheme="log")
+    sampler = PairSampler(rows, horizon=1.0, scheme="log")
     run = config.run_config()
     problem = Problem(loss=_make_loss(like, config.folds, ahead, run.batch_size), data=sampler)
     model = _SideBySide.of(laws)
