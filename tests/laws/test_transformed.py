@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import pytest
 
 from stochflow.laws import (
@@ -15,6 +16,7 @@ from stochflow.laws import (
     horizon_of,
     latest_of,
 )
+from stochflow.laws.transformed import off_line, on_line
 
 INF = float("inf")
 SUPPORT = Support(["real", "positive", (-1.0, 2.0), (-INF, 3.0), (0.5, INF)], [1.0, 0.3, 1.0, 2.0, 0.1])
@@ -93,3 +95,40 @@ def test_a_transformed_law_has_the_horizon_of_what_it_wraps():
 def test_a_wrong_support_is_an_error(support, message):
     with pytest.raises(ValueError, match=message):
         Transformed(BrownianMotion([0.0], [[1.0]]), support)
+
+
+def test_double_precision_has_the_same_maps():
+    y = np.random.default_rng(0).normal(size=(200, 5)) * 3 * np.asarray(SUPPORT.scale)
+    x, line = off_line(SUPPORT, y), on_line(SUPPORT, off_line(SUPPORT, y))
+    assert np.allclose(x, jax.vmap(SUPPORT.from_line)(jnp.asarray(y))[0], rtol=1e-12, atol=1e-14)
+    assert np.allclose(line, jax.vmap(SUPPORT.to_line)(jnp.asarray(x)), rtol=1e-12, atol=1e-12)
+
+
+# Bounds, and the one that values come near.
+NEAR = {
+    "one": ((0.0, 1.0), 1.0),
+    "zero from above": ((0.0, 1.0), 0.0),
+    "zero from below": ((-1.0, 0.0), 0.0),
+    "a half-line": ((0.0, INF), 0.0),
+    "a half-line at a level": ((1e4, INF), 1e4),
+    "a half-line below a level": ((-INF, 1e4), 1e4),
+    "an interval at a level": ((1e4, 1e4 + 1), 1e4),
+}
+
+
+@pytest.mark.parametrize(("interval", "bound"), NEAR.values(), ids=NEAR.keys())
+def test_what_is_near_a_bound_comes_back(interval, bound):
+    """At a bound of zero to as many digits as anywhere else."""
+    support = Support([interval], jnp.array([3.0], jnp.float32))
+    side = 1 if bound == interval[0] else -1
+    x = bound + side * 10.0 ** -np.arange(0.5, 11.5)[:, None]
+    assert np.isfinite(on_line(support, x)).all()
+    assert np.allclose(off_line(support, on_line(support, x)), x, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(("interval", "bound"), NEAR.values(), ids=NEAR.keys())
+def test_no_point_of_the_line_is_on_a_bound(interval, bound):
+    support = Support([interval])
+    x = off_line(support, np.array([[-1e300], [-1e4], [-800.0], [-40.0], [40.0], [800.0], [1e4], [1e300]]))
+    assert np.isfinite(x).all()
+    assert ((x > interval[0]) & (x < interval[1])).all()

@@ -17,13 +17,13 @@ from ..inference import impute_latent
 from ..io import pack, unpack
 from ..latent import ObservedFlow, Series, latent_flow
 from ..laws import Support
-from ..laws.transformed import within
+from ..laws.transformed import off_line, on_line, within
 from ..training import LatentConfig, fit_latent
 from .draws import LOG_DRAWS, at_times, gaps_to, in_chunks, most_steps
 from .frames import Panel
 from .history import padded_length
 from .model import AbstractModel
-from .units import keys_of, mark_of, off_line, on_line
+from .units import keys_of, mark_of
 
 # Hidden dimensions a channel, and beside: room for what a channel does not show, such as its trend.
 HIDDEN_PER_CHANNEL, HIDDEN_BESIDE, MOST_HIDDEN = 1, 1, 16

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..laws import Support
+from ..laws.transformed import off_line, on_line
 
 # Values may be up to so large, and move by no less than one over it.
 LARGEST = 1e30
@@ -50,48 +51,11 @@ def covariate_units(u: Float[np.ndarray, "rows cond"]) -> tuple[np.ndarray, np.n
     return u.mean(axis=0), np.where(np.ptp(u, axis=0) > 0, spread, UNKNOWN)
 
 
-def on_line(support: Support, x: Float[np.ndarray, "rows dim"]) -> Float[np.ndarray, "rows dim"]:
-    """Rows of values on the line; a program for each power of two serves all lengths. A channel that may be anything
-    is left as it is, in double precision."""
-    x = np.asarray(x, np.float64)
-    if support.is_everything or not len(x):
-        return x
-    padded = np.ones((1 << (len(x) - 1).bit_length(), x.shape[1])) * x[:1]
-    padded[: len(x)] = x
-    line = _to_line(support, jnp.asarray(padded, jnp.result_type(float)))
-    return np.where(_bent(support), np.asarray(line, np.float64)[: len(x)], x)
-
-
-def off_line(support: Support, y: Float[np.ndarray, "*rows dim"]) -> Float[np.ndarray, "*rows dim"]:
-    """Draws on the line brought back to the support."""
-    y = np.asarray(y, np.float64)
-    if support.is_everything:
-        return y
-    flat = jnp.asarray(y.reshape(-1, y.shape[-1]), jnp.float32)
-    return np.where(_bent(support), np.asarray(_from_line(support, flat), np.float64).reshape(y.shape), y)
-
-
-def _bent(support: Support) -> np.ndarray:
-    """Which channels are not the same on the line."""
-    return np.array([np.isfinite(bound).any() for bound in support.bounds])
-
-
-@eqx.filter_jit
-def _to_line(support, x):
-    return jax.vmap(support.to_line)(x)
-
-
-@eqx.filter_jit
-def _from_line(support, y):
-    return jax.vmap(lambda y: support.from_line(y)[0])(y)
-
-
 def make_support(
     x: np.ndarray, names: tuple[str, ...], intervals: list[Any], *, finest: float = FINEST
 ) -> Support:
     """The support of the values, all of which must lie within it. A half-line is a logarithm up to the furthest value
-    and a line beyond: what is rare is not blown up. `finest`: of its level, a channel that may be anything must move
-    by more than this."""
+    and a line beyond: what is rare is not blown up. `finest`: of its level, a channel must move by more than this."""
     region = Support(intervals)
     reach = np.ones(len(names))
     check_support(x, names, region)
@@ -100,8 +64,7 @@ def make_support(
         if not len(seen) or np.ptp(seen) == 0:
             what = f"is constant ({seen[0]:g})" if len(seen) else "is never observed"
             raise ValueError(f"column {names[i]!r} {what}: it has no law to learn; drop it.")
-        unbounded = not (np.isfinite(low) or np.isfinite(high))
-        _require_holdable(seen, names[i], finest if unbounded else FINEST)
+        _require_holdable(seen, names[i], finest)
         if np.isfinite(low) != np.isfinite(high):
             reach[i] = (seen - low).max() if np.isfinite(low) else (high - seen).max()
     return Support(region.bounds, jnp.asarray(reach, jnp.float32))

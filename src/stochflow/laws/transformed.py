@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -169,33 +170,58 @@ def _fold(x, low, high):
     return high - jnp.abs(high - x) if math.isfinite(high) else x
 
 
-def _to_line(x, low, high, scale):
+def on_line(support: Support, x: Float[np.ndarray, "*rows dim"]) -> Float[np.ndarray, "*rows dim"]:
+    """`Support.to_line` of each row, in double precision whatever that of JAX is: a level may be far from zero, and a
+    value near its bound."""
+    return _each_column(lambda *about: _to_line(*about, np), support, x)
+
+
+def off_line(support: Support, y: Float[np.ndarray, "*rows dim"]) -> Float[np.ndarray, "*rows dim"]:
+    """The points of `Support.from_line`, in double precision too."""
+    return _each_column(lambda *about: _from_line(*about, np)[0], support, y)
+
+
+def _each_column(map_one, support, x):
+    x, scale = np.asarray(x, np.float64), np.asarray(support.scale, np.float64)
+    with np.errstate(all="ignore"):  # what is not in the support becomes NaN
+        columns = [map_one(x[..., i], *bound, scale[i]) for i, bound in enumerate(support.bounds)]
+    return np.stack(columns, axis=-1)
+
+
+def _to_line(x, low, high, scale, xp: Any = jnp):
+    """Of JAX or, with `xp`, of NumPy."""
     if math.isfinite(low) and math.isfinite(high):
-        return jnp.log(x - low) - jnp.log(high - x)
+        return xp.log(x - low) - xp.log(high - x)
     if math.isfinite(low):
-        return scale * _inverse_softplus((x - low) / scale)
-    return -scale * _inverse_softplus((high - x) / scale) if math.isfinite(high) else x
+        return scale * _inverse_softplus((x - low) / scale, xp)
+    return -scale * _inverse_softplus((high - x) / scale, xp) if math.isfinite(high) else x
 
 
-def _from_line(y, low, high, scale):
+def _from_line(y, low, high, scale, xp: Any = jnp):
     """The point and the log-slope; a point that rounding puts on a bound is moved to the next number inside."""
     if math.isfinite(low) and math.isfinite(high):
-        x, log_slope = low + (high - low) * jax.nn.sigmoid(y), math.log(high - low) + _log_logistic_slope(y)
+        # From the nearer bound: what is left to the other would be lost in rounding.
+        x = xp.where(y < 0, low + (high - low) * _sigmoid(y, xp), high - (high - low) * _sigmoid(-y, xp))
+        log_slope = math.log(high - low) - _softplus(-y, xp) - _softplus(y, xp)
     elif math.isfinite(low):
-        x, log_slope = low + scale * jax.nn.softplus(y / scale), jax.nn.log_sigmoid(y / scale)
+        x, log_slope = low + scale * _softplus(y / scale, xp), -_softplus(-y / scale, xp)
     elif math.isfinite(high):
-        x, log_slope = high - scale * jax.nn.softplus(-y / scale), jax.nn.log_sigmoid(-y / scale)
+        x, log_slope = high - scale * _softplus(-y / scale, xp), -_softplus(y / scale, xp)
     else:
-        return y, jnp.zeros_like(y)
-    return jnp.clip(x, _next(low, math.inf, x.dtype), _next(high, -math.inf, x.dtype)), log_slope
+        return y, xp.zeros_like(y)
+    return xp.clip(x, _next(low, math.inf, x.dtype), _next(high, -math.inf, x.dtype)), log_slope
 
 
-def _inverse_softplus(x):
-    return x + jnp.log(-jnp.expm1(-x))
+def _softplus(x, xp):
+    return xp.logaddexp(x, 0.0)
 
 
-def _log_logistic_slope(y):
-    return jax.nn.log_sigmoid(y) + jax.nn.log_sigmoid(-y)
+def _inverse_softplus(x, xp):
+    return x + xp.log(-xp.expm1(-x))
+
+
+def _sigmoid(y, xp):
+    return jax.nn.sigmoid(y) if xp is jnp else xp.exp(-_softplus(-y, xp))
 
 
 def _next(bound, towards, dtype):
