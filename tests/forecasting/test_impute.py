@@ -49,7 +49,25 @@ def test_at_a_row_the_value_is_the_rows(model):
     rows = frame[frame["when"].isin(when)]
     for name in ("price", "x"):
         for ending in ("", "_lo90", "_hi90"):
-            assert np.allclose(found[name + ending], rows[name], rtol=1e-5)
+            assert np.array_equal(found[name + ending], rows[name])
+
+
+@pytest.mark.parametrize("kind", ["flow", "latent"])
+def test_of_a_row_half_seen_the_half_that_was_seen_stays(kind):
+    """Whatever the law makes of it: of a hidden law each value is seen through noise."""
+    frame = two_channels(series=1)
+    model = quick_fit(frame, Forecaster(kind=kind, steps=2, folds=0, progress=False), **COLUMNS)
+    number = np.arange(len(frame))
+    inner = (number > 3) & (number < 30)
+    holes = frame.assign(
+        price=frame["price"].mask(inner & (number % 2 == 1)), x=frame["x"].mask(inner & (number % 2 == 0))
+    )
+    found = model.impute(holes, times=holes["when"], samples=20)
+    for name in ("price", "x"):
+        seen = holes[name].notna().to_numpy()
+        for ending in ("", "_lo90", "_hi90"):
+            assert np.array_equal(found[name + ending][seen], holes[name][seen])
+        assert (found[name + "_lo90"] < found[name + "_hi90"])[~seen].any()
 
 
 def test_a_hole_longer_than_the_horizon_is_crossed(model):

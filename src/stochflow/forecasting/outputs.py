@@ -178,7 +178,8 @@ def _channels(frame: nw.DataFrame, names: tuple[str, ...], columns: Columns) -> 
 def between_frame(
     wanted, panel: Panel, names, columns, axis, frame: nw.DataFrame, draw: Draw, *, partial: bool
 ) -> Any:
-    """Medians and intervals at times within each series; of a frame of rows of one channel each, such rows."""
+    """Medians and intervals at times within each series, and what was seen there; of a frame of rows of one channel
+    each, such rows."""
     values = names if columns.channel is None else columns.values
     named = [name for name in (columns.id, columns.time, columns.channel) if name is not None]
     _require_apart([*named, *(name + ending for name in values for ending in ENDS)])
@@ -188,10 +189,11 @@ def between_frame(
         whole = panel.times[i][panel.seen(i, partial=partial)]
         inside = (asked >= whole[0]) & (asked <= whole[-1]) if len(whole) > 1 else np.zeros(len(asked), bool)
         if inside.any():
-            drawn = draw(i, asked[inside])
+            drawn = quantiles_of_draws(draw(i, asked[inside]), LEVELS, axis=0)
             ids += [panel.ids[i]] * inside.sum()
             moments.append(wanted[inside])
-            rows.append(quantiles_of_draws(drawn, LEVELS, axis=0))
+            seen = _observed(panel, i, asked[inside])
+            rows.append(np.where(np.isnan(seen), drawn, seen))
     if not ids:
         raise ValueError(
             "`times` must lie between the first and the last complete row of a series; none does."
@@ -208,6 +210,12 @@ def between_frame(
         for ending, column in zip(ENDS, found[..., c], strict=True):
             out[name + ending] = column.astype(np.float64)
     return write_frame(out, frame)
+
+
+def _observed(panel: Panel, i: int, at: np.ndarray) -> np.ndarray:
+    """What was seen of one series at some times within it, NaN where nothing was."""
+    row = np.searchsorted(panel.times[i], at)
+    return np.where((panel.times[i][row] == at)[:, None], panel.values[i][row], np.nan)
 
 
 def _channel_column(name: str, names: tuple[str, ...], times: int, like: nw.DataFrame) -> nw.Series:
