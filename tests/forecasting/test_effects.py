@@ -163,6 +163,23 @@ def test_the_card_says_what_a_covariate_does(fitted, without):
     assert without.card_["at_once"]["sales"]["weekend"] == pytest.approx(0.0, abs=0.5)
 
 
+INSIDE = {
+    "positive": ("positive", np.exp),
+    "below": ((-np.inf, 7.0), lambda y: 7.0 - np.exp(-y)),
+    "between": ((2.0, 5.0), lambda y: 2.0 + 3.0 / (1 + np.exp(-y))),
+}
+
+
+@pytest.mark.parametrize(("support", "bend"), INSIDE.values(), ids=INSIDE.keys())
+def test_what_it_does_to_a_bounded_channel_is_said_in_logarithms(support, bend):
+    """Whatever the size of the largest values, which say where a half-line is bent: here they are far off."""
+    y = 0.1 * np.random.default_rng(4).normal(size=ROWS) + 0.6 * WEEKEND
+    furthest = bend(np.full(ROWS, -5.0 if support == (-np.inf, 7.0) else 5.0))
+    frame = shop(0.0).assign(sales=np.where(DAYS == 3, furthest, bend(y)))
+    model = quick_fit(frame, Forecaster(support={"sales": support}, progress=False), **COLUMNS)
+    assert model.card_["at_once"]["sales"]["weekend"] == pytest.approx(0.6, abs=0.1)
+
+
 DAMAGED = {
     "another shape": lambda t: t.update({"effects.slopes": np.zeros((2, 1), np.float32)}),
     "moves of none": lambda t: t.update({"effects.moves": np.zeros(1, np.float32)}),

@@ -213,9 +213,12 @@ class DirectModel(AbstractModel):
         return z.mean(axis=0), _own_spread(times, z, self.history.gap, np.asarray(usual))
 
     def at_once(self) -> Float[np.ndarray, "ahead dim"]:
-        """How much higher a series stands, in the user's units before the support bends them, with one more of each
-        covariate that is known ahead. Where each series has units of its own, the usual one."""
-        slopes = self._at_once(np.eye(self.ahead)) * np.asarray(self.units.scale)
+        """How much higher a series stands with one more of each covariate that is known ahead: in the user's units,
+        in log-odds between two bounds, and with one bound in logarithms of the distance to it, where that is short.
+        Where each series has units of its own, the usual one."""
+        half = [np.isfinite(low) != np.isfinite(high) for low, high in self.support.bounds]
+        bent = np.where(half, np.asarray(self.support.scale), 1.0)
+        slopes = self._at_once(np.eye(self.ahead)) * np.asarray(self.units.scale) / bent
         scale = np.asarray(self.units.covariate_scale)
         return slopes / scale[len(scale) - self.ahead :, None]
 
