@@ -46,6 +46,18 @@ def in_chunks(
     return out
 
 
+def require_finite(draws: np.ndarray, say: Callable[[np.ndarray], str]) -> np.ndarray:
+    """The same, all of them finite: means and quantiles of what is left would hide the others. `say` begins the error,
+    given which of the first axis are lost."""
+    lost = ~np.isfinite(draws).all(axis=tuple(range(1, draws.ndim)))
+    if lost.any():
+        raise ValueError(
+            f"{say(lost)}: the law breaks down there; leave out rows that lie far off those before, or fit on more of "
+            "them."
+        )
+    return draws
+
+
 def gaps_to(
     at: Float[np.ndarray, "series times"], last: Float[np.ndarray, " series"], horizon: float, *, joint: bool
 ) -> Float[np.ndarray, "series times"]:

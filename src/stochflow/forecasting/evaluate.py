@@ -8,6 +8,7 @@ import numpy as np
 
 from ..metrics import FORECAST_SCORES
 from .backtest import Tested, backtest, rows_among
+from .draws import require_finite
 from .frames import Panel
 from .model import Fitted, Table
 from .origins import Origins, find_origins, truncated
@@ -29,17 +30,20 @@ def draw_origins(
 
 
 def _finite_draws(fitted: Fitted, known: Panel, panel: Panel, origins: Origins, **how: int) -> np.ndarray:
-    """The same, all of them finite: means over what was seen would leave the others out."""
+    """The same, all of them finite."""
     draws = draw_origins(fitted, known, panel, origins, **how)
-    lost = np.asarray(~np.isfinite(draws).all(axis=(1, 2)))
-    if lost.any():
-        first = min(panel.times[i][s] for i, s in zip(origins.series[lost], origins.start[lost], strict=True))
-        raise ValueError(
-            f"{lost.sum()} of {len(lost)} forecasts have draws that are not finite, the first of them from "
-            f"{fitted.axis.show(first)}: the law breaks down there; leave out rows that lie far off those before, or "
-            "fit on more of them."
-        )
-    return draws
+    return require_finite(draws, _lost(fitted, panel, origins, "draws that are not finite"))
+
+
+def _lost(fitted: Fitted, panel: Panel, origins: Origins, what: str) -> Callable[[np.ndarray], str]:
+    """How many forecasts have what is no number, and from when the first of them is."""
+
+    def say(lost):
+        starts = zip(origins.series[lost], origins.start[lost], strict=True)
+        first = fitted.axis.show(min(panel.times[i][s] for i, s in starts))
+        return f"{lost.sum()} of {len(lost)} forecasts have {what}, the first of them from {first}"
+
+    return say
 
 
 def score_rows(
@@ -58,7 +62,11 @@ def score_rows(
     truth = _ends(panel.values, origins)
     if metric == "log":
         at, future = _ends(panel.times, origins), _ends(panel.future, origins)
-        return float(-fitted.model.log_prob(fitted.model.past(known), truth, at, future).mean())
+        found = fitted.model.log_prob(fitted.model.past(known), truth, at, future)
+        require_finite(
+            np.where(found == -np.inf, 0.0, found), _lost(fitted, panel, origins, "no log-density")
+        )
+        return float(-found.mean())
     draws = _finite_draws(fitted, known, panel, origins, samples=samples, seed=seed)
     return float(FORECAST_SCORES[metric](draws, truth))
 

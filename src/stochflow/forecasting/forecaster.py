@@ -13,6 +13,7 @@ import numpy as np
 from ..training.config import check_progress, checked_path
 from .arguments import Seed, checked_seed, count, seed_of
 from .backtest import check_backtest, summarise
+from .draws import require_finite
 from .evaluate import backtest_table, score_rows
 from .fitting import ForecasterConfig, fit_table, require_support, with_starts
 from .frames import Columns, Panel, as_frame, find_columns
@@ -258,7 +259,9 @@ class Forecaster:
         at = fitted.axis.numbers(moments)
         number = number_of_draws(samples, furthest, at, len(fitted.names))
         ahead = known_ahead(fitted, future, past.ids, at)
-        return fitted.model.draw(past, at, ahead, samples=number, joint=paths, key=key), past.ids, moments
+        draws = fitted.model.draw(past, at, ahead, samples=number, joint=paths, key=key)
+        say = lambda lost: f"the forecast of series {past.ids[lost.argmax()]!r} has draws that are not finite"
+        return require_finite(draws, say), past.ids, moments
 
     def _own_panel(self) -> Panel:
         if self.panel_ is None:
@@ -301,7 +304,10 @@ class Forecaster:
         wanted = None if times is None else np.unique(moments_asked_for(times, fitted.axis))
         number = count(samples, least=2)  # an interval has two ends
         partial = fitted.model.reads_partial
-        draw = lambda i, at: fitted.model.impute(panel, i, at, samples=number, key=key)
+        say = lambda i: f"what is filled in of series {panel.ids[i]!r} has draws that are not finite"
+        draw = lambda i, at: require_finite(
+            fitted.model.impute(panel, i, at, samples=number, key=key)[None], lambda _: say(i)
+        )[0]
         if wanted is None:
             return filled_frame(frame, panel, fitted.names, columns, draw, partial=partial)
         return between_frame(wanted, panel, fitted.names, columns, fitted.axis, frame, draw, partial=partial)
