@@ -128,6 +128,13 @@ def test_times_between_dates_and_integers_come_back_finer():
         (datetime.timedelta(days=2), 172800.0),
         (np.timedelta64(3, "m"), 180.0),
         (pd.Timedelta("2h"), 7200.0),
+        (pd.offsets.Hour(2), 7200.0),
+        (pd.offsets.Day(1), 86400.0),
+        ("1 day", 86400.0),
+        ("3 weeks", 3 * 604800.0),
+        ("90 mins", 5400.0),
+        ("2h30min", 9000.0),
+        ("1 day 12 hours", 129600.0),
     ],
 )
 def test_lengths_of_time(value, seconds):
@@ -145,7 +152,22 @@ def test_what_is_shown_of_a_length_is_read_back(length):
     [
         ("datetime", "-7d", "must be a positive length of time; got '-7d'"),
         ("datetime", "7 parsecs", "must be written like '6h' or '7d'.*'7 parsecs'"),
-        ("datetime", 7, "must be a length of time such as '6h' or a timedelta; got 7"),
+        (
+            "datetime",
+            7,
+            "must be a length of time such as '24h' or a timedelta, or 7 times the usual gap, .*; got 7",
+        ),
+        ("datetime", "1M", "must be written like '6h' or '7d'.*'1M'"),
+        ("datetime", "1 month", "must be written like '6h' or '7d'.*'1 month'"),
+        ("datetime", "2h 30", "must be written like '6h' or '7d'.*'2h 30'"),
+        ("datetime", "30min min", "must be written like '6h' or '7d'.*'30min min'"),
+        ("datetime", "2h2h", "must be written like '6h' or '7d'.*'2h2h'"),
+        (
+            "datetime",
+            pd.offsets.MonthEnd(1),
+            "must be a length of time such as '24h' or a timedelta; got <Month",
+        ),
+        ("integer", pd.offsets.Hour(2), "must be a number, as the times are; got <2 \\* Hours>"),
         ("datetime", "0h", "must be a positive length of time"),
         ("datetime", datetime.timedelta(days=-1), "must be a positive length of time"),
         ("integer", "7d", "must be a number, as the times are; got '7d'"),
@@ -238,3 +260,10 @@ def test_iso_text_is_read_alike_by_both_libraries(text):
     columns = (nw.from_native(library.Series([text]), series_only=True) for library in (pd, pl))
     one, other = (as_moments(column, "t").dt.timestamp("us").to_list() for column in columns)
     assert one == other
+
+
+@pytest.mark.parametrize("held", [lambda p: p, lambda p: p.astype(object)], ids=["periods", "objects"])
+def test_periods_are_told_how_to_become_datetimes(held):
+    months = held(pd.Series(pd.period_range("2024-01", periods=3, freq="M")))
+    with pytest.raises(ValueError, match=r"it holds periods: convert it with `dt.to_timestamp\(\)` first"):
+        TimeAxis.of(nw.from_native(months, series_only=True, allow_series=True), "ds")

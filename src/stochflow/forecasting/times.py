@@ -11,13 +11,10 @@ import narwhals as nw
 import numpy as np
 from jaxtyping import Float, Shaped
 
-# Seconds in each unit that a length of time may be written in.
-UNITS = {
-    "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0,
-}  # fmt: skip
+from .lengths import UNITS, nanos_of, seconds_in
+
 # Two numbers before a year, or before another two digits.
 DAY_OR_MONTH = re.compile(r"\s*\d{1,2}[/.\- ]\d{1,2}[/.\- ]\d{2}")
-LENGTH = re.compile(r"\s*(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)?\s*([A-Za-z]+)\s*")
 OFFSET = re.compile(r"(UTC)?[+-]\d{2}:?\d{2}")
 KINDS = ("datetime", "date", "duration", "integer", "float")
 # Counts of a second in each unit that narwhals counts in.
@@ -208,22 +205,25 @@ class TimeAxis:
         if isinstance(value, np.timedelta64):
             self._require_calendar(value, name)
             return float(value / np.timedelta64(1, "s"))
+        if (nanos := nanos_of(value)) is not None:
+            self._require_calendar(value, name)
+            return nanos / PER_SECOND["ns"]
         if isinstance(value, str):
             self._require_calendar(value, name)
-            match = LENGTH.fullmatch(value)
-            unit = match and {"m": "min", "T": "min", "D": "d", "H": "h", "W": "w", "S": "s"}.get(
-                match[2], match[2]
-            )
             if value.strip().startswith("-"):
                 raise ValueError(f"`{name}` must be a positive length of time; got {value!r}.")
-            if not match or unit not in UNITS:
+            if (found := seconds_in(value)) is None:
                 raise ValueError(
                     f"`{name}` must be written like '6h' or '7d', in {', '.join(UNITS)}; got {value!r}."
                 )
-            return float(match[1] or 1) * UNITS[unit]
+            return found
+        is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         if self.is_calendar:
-            raise ValueError(f"`{name}` must be a length of time such as '6h' or a timedelta; got {value!r}.")
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            hint = f", or {value:g} times the usual gap, as it is no number of rows" if is_number else ""
+            raise ValueError(
+                f"`{name}` must be a length of time such as '24h' or a timedelta{hint}; got {value!r}."
+            )
+        if not is_number:
             raise ValueError(f"`{name}` must be a number, as the times are; got {value!r}.")
         return float(value)
 
@@ -284,6 +284,11 @@ def _why(series: nw.Series) -> str:
         zones = {getattr(value, "tzinfo", None) for value in series.to_list() if value is not None}
         if len(zones) > 1:
             return "it mixes time zones: convert it to one, such as UTC, first."
+    periods = series.dtype == nw.Object and any(
+        type(value).__name__ == "Period" for value in series.to_list()
+    )
+    if periods or "period" in str(series.to_native().dtype).lower():
+        return "it holds periods: convert it with `dt.to_timestamp()` first."
     return f"got {series.dtype}: convert it first."
 
 
