@@ -49,7 +49,7 @@ def in_chunks(
 def require_finite(draws: np.ndarray, say: Callable[[np.ndarray], str]) -> np.ndarray:
     """The same, all of them finite: means and quantiles of what is left would hide the others. `say` begins the error,
     given which of the first axis are lost."""
-    lost = ~np.isfinite(draws).all(axis=tuple(range(1, draws.ndim)))
+    lost = np.asarray(~np.isfinite(draws).all(axis=tuple(range(1, draws.ndim))))
     if lost.any():
         raise ValueError(
             f"{say(lost)}: the law breaks down there; leave out rows that lie far off those before, or fit on more of "

@@ -173,12 +173,12 @@ def _fold(x, low, high):
 def on_line(support: Support, x: Float[np.ndarray, "*rows dim"]) -> Float[np.ndarray, "*rows dim"]:
     """`Support.to_line` of each row, in double precision whatever that of JAX is: a level may be far from zero, and a
     value near its bound."""
-    return _each_column(lambda *about: _to_line(*about, np), support, x)
+    return _each_column(lambda x, low, high, scale: _to_line(x, low, high, scale, np), support, x)
 
 
 def off_line(support: Support, y: Float[np.ndarray, "*rows dim"]) -> Float[np.ndarray, "*rows dim"]:
     """The points of `Support.from_line`, in double precision too."""
-    return _each_column(lambda *about: _from_line(*about, np)[0], support, y)
+    return _each_column(lambda y, low, high, scale: _from_line(y, low, high, scale, np)[0], support, y)
 
 
 def _each_column(map_one, support, x):
