@@ -109,6 +109,11 @@ BAD = {
     "columns without names": (pd.DataFrame({0: [1.0]}), {}, "columns must have names that are text; got 0"),
     "twice": (FRAME, {"past": "y", "values": "y"}, "column 'y' is named twice"),
     "no values": (FRAME[["unique_id", "ds"]], {}, "`values` must name at least one column of numbers"),
+    "duplicate of a number": (
+        FRAME.assign(ds=1, unique_id=1),
+        {},
+        "series 1 has two rows at 1 .*: keep one, .*; or fit on text, if 'unique_id' was read as numbers",
+    ),
     "duplicate": (FRAME.assign(ds=1), {}, "series 'a' has two rows at 1 .the second is row 2.: keep one"),
     "text value": (
         FRAME.assign(y=["1", "two", "3"]),

@@ -164,7 +164,7 @@ def _card(
         **({} if checks or kind == "latent" or not folds else {"doubt": NOTHING_HELD_OUT}),
         "held_out": [
             {
-                "gap": axis.show_length(check.gap),
+                "gap": axis.show_length(check.gap, like=model.horizon),
                 "pairs": check.pairs,
                 "coverage_of_90": named(check.coverage),
                 "relative_crps": named(check.relative_crps),

@@ -216,6 +216,14 @@ def read_panel(
     return _grouped(columns, ids, codes, moments, values, number, axis), axis, names
 
 
+def _if_numbers(name: Any, columns: Columns) -> str:
+    """Two names in a file may be one number."""
+    read = columns.id is not None and not isinstance(name, str)
+    return (
+        f"; or fit on text, if {columns.id!r} was read as numbers and 01 and 1 are two series" if read else ""
+    )
+
+
 def _grouped(columns, ids, codes, moments, values, number, axis) -> Panel:
     order, times = np.lexsort((moments, codes)), axis.numbers(moments)
     repeats = lambda array: array[order][1:] == array[order][:-1]
@@ -223,8 +231,8 @@ def _grouped(columns, ids, codes, moments, values, number, axis) -> Panel:
     if len(same) and columns.channel is None:
         row = order[same[0] + 1]
         raise ValueError(
-            f"series {ids[codes[row]]!r} has two rows at {axis.show(times[row])} (the second is row {row}): keep one, "
-            "or average them first."
+            f"series {(name := ids[codes[row]])!r} has two rows at {axis.show(times[row])} (the second is row {row}): "
+            f"keep one, or average them first{_if_numbers(name, columns)}."
         )
     near = np.flatnonzero(repeats(codes) & repeats(times) & ~repeats(moments))
     if len(near):

@@ -240,10 +240,13 @@ class TimeAxis:
             return moment.strftime("%Y-%m-%d" if self.kind == "date" else "%Y-%m-%d %H:%M:%S")
         return self.show_length(time) if self.kind == "duration" else f"{time:.12g}"
 
-    def show_length(self, length: float) -> str:
-        """A length of time in words that `length` reads back."""
+    def show_length(self, length: float, like: float | None = None) -> str:
+        """A length of time in words that `length` reads back; in the unit of another one, for a column of them."""
         if not self.is_calendar:
             return f"{length:g}"
+        if like is not None:
+            unit = self.show_length(like).lstrip("0123456789.")
+            return np.format_float_positional(float(f"{length / UNITS[unit]:.3g}"), trim="-") + unit
         # Whole numbers if there are any, so that 30 days stay "30d"; a day that has lost its last digits is one.
         counts = {unit: length / UNITS[unit] for unit in ("w", "d", "h", "min", "s", "ms", "us", "ns")}
         whole = [u for u, n in counts.items() if 1 <= round(n) < MOST_WHOLE and abs(n - round(n)) < 1e-6 * n]
