@@ -38,7 +38,7 @@ def test_the_correlation_of_moves_is_found(correlation, gap):
     found = move_together(as_series(walks(correlation, 15)), gap)
     assert found.correlation == pytest.approx(correlation, abs=0.12)
     assert found.beside == 14
-    assert found.worth == pytest.approx(1 / (1 + 14 * found.correlation))
+    assert found.worth == pytest.approx(1 / (1 + 14 * found.correlation**2))
 
 
 def test_series_that_move_by_themselves_are_worth_one_each():
