@@ -43,18 +43,22 @@ def test_the_correlation_of_moves_is_found(correlation, gap):
 
 def test_series_that_move_by_themselves_are_worth_one_each():
     for seed in range(50):
-        assert (worth_of(as_series(walks(0.0, 8, seed=seed)), np.array([1.0, 4.0, 9.0])) == 1).all()
+        assert (worth_of(as_series(walks(0.0, 12, seed=seed)), np.array([1.0, 4.0, 9.0])) == 1).all()
+
+
+def test_a_few_series_count_each_for_itself():
+    assert (worth_of(as_series(walks(0.95, 11)), np.array([1.0, 4.0])) == 1).all()
 
 
 def test_series_that_were_seen_at_other_times_do_not_move_together():
-    x = walks(0.95, 6)
+    x = walks(0.95, 12)
     apart = [Series(500 * i + each.times, each.values) for i, each in enumerate(as_series(x))]
     assert not move_together(apart, 1.0).known
     assert (worth_of(apart, np.array([1.0, 50.0])) == 1).all()
 
 
 def test_a_gap_too_long_to_tell_is_as_the_next_shorter():
-    worth = worth_of(as_series(walks(0.9, 10)), np.array([1.0, 8.0, 60.0, 150.0]))
+    worth = worth_of(as_series(walks(0.9, 12)), np.array([1.0, 8.0, 60.0, 150.0]))
     assert worth[0] < 0.2
     assert worth[2] == worth[3] == worth[1]
 

@@ -5,6 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+# Series, below which each counts for itself: what is held out of a few is a stretch of each, which tells little of the
+# others, and of three that were tried (`docs/notes/forecast.md`) less was learnt from stretches of time.
+MANY_SERIES = 12
 # Stretches of time in which several series have moved, below which nothing is said of how alike they moved.
 FEWEST_STRETCHES = 20
 # Standard errors beyond which series are taken to move together at all: those that do not are left as they are.
@@ -38,8 +41,6 @@ class Together(NamedTuple):
 
 def move_together(series: list[Series], gap: float) -> Together:
     """From the moves of all series over the same stretches of time, each a gap long."""
-    if len(series) < 2:
-        return Together(0.0, 0.0, True)
     first, last = min(each.times[0] for each in series), max(each.times[-1] for each in series)
     gap = max(gap, (last - first) / MOST_STRETCHES)
     # Ends of stretches lie between rows of a regular grid and not on them.
@@ -68,6 +69,8 @@ def move_together(series: list[Series], gap: float) -> Together:
 
 def worth_of(series: list[Series], gaps: Float[np.ndarray, " gaps"]) -> Float[np.ndarray, " gaps"]:
     """For how many of its kind a series stands, gap by gap; where a gap is too long to tell, as at the next shorter."""
+    if len(series) < MANY_SERIES:
+        return np.ones(len(gaps))
     found, last = [], 1.0
     for gap in gaps:
         together = move_together(series, float(gap))

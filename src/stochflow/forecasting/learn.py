@@ -17,7 +17,7 @@ from ..flows import LocalFlow, StochasticFlow
 from ..training import Problem, RunConfig, RunFolder, train
 from ..training.checkpoint import describe
 from ..training.devices import my_key, my_share
-from .akin import worth_of
+from .akin import MANY_SERIES, worth_of
 from .correction import Check, correct
 from .history import SIZE_HALF_LIFE
 from .pieces import Piece, usual_gap
@@ -28,8 +28,6 @@ SCALES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 REPORT = 500
 # A law is learnt for each fold, all in one program.
 MOST_FOLDS = 20
-# Series enough to hold out whole ones.
-MANY_SERIES = 12
 # Whether series move together is looked for over gaps of so many usual ones: each row by itself may be mostly error.
 BLOCK_GAPS = np.array([1.0, 5.0, 25.0])
 
@@ -104,8 +102,8 @@ def learn(
 
 
 def _blocks(pieces, number) -> list[np.ndarray]:
-    """The fold of each row: of series that move together a stretch of time, as those that were seen then would tell of
-    the others; else whole series if there are many, and a stretch of each if not; -1 if there are no folds."""
+    """The fold of each row: whole series if there are many or, if these move together, a stretch of time, as those that
+    were seen then would tell of the others; a stretch of each if there are few; -1 if there are no folds."""
     if not number:
         return [np.full(len(piece.times), -1) for piece in pieces]
     if worth_of([piece.on_clock for piece in pieces], BLOCK_GAPS * usual_gap(pieces)).min() < 1:
