@@ -371,6 +371,7 @@ def test_a_series_that_begins_with_empty_cells_is_left_out_until_it_has_begun(mo
     assert table["forecasts"].tolist() == [len(rows)]
 
 
+@pytest.mark.filterwarnings("ignore:column .* is what it was the row before")
 @pytest.mark.parametrize(("kind", "left"), [("flow", "acdefgh"), ("latent", "abcdefgh")])
 def test_a_latent_flow_starts_from_rows_of_which_channels_are_missing(kind, left):
     frame, empty = _late_series()
@@ -379,6 +380,7 @@ def test_a_latent_flow_starts_from_rows_of_which_channels_are_missing(kind, left
     assert table.panel.ids == list(left)
 
 
+@pytest.mark.filterwarnings("ignore:column .* is what it was the row before")
 def test_values_beyond_the_support_are_refused_before_anything_is_fitted(monkeypatch):
     monkeypatch.setattr(Forecaster, "_fit_table", lambda *_: pytest.fail("it was fitted"))
     frame = pd.DataFrame({"t": np.arange(120), "v": np.where(np.arange(120) < 100, 1.0, -1.0)})
