@@ -311,6 +311,7 @@ def test_a_step_in_time_is_no_law_without_time(getkey):
     assert not _prepare(system, ([-1.0], [1.0]), 1.0, None, TINY, getkey())[2].autonomous
 
 
+@pytest.mark.slow
 def test_a_ring_is_distilled_by_networks_of_a_ring(getkey):
     config = dataclasses.replace(TINY, steps=100, paths=128)
     starts = lambda key: jr.normal(key, (6,))

@@ -119,6 +119,7 @@ def test_filling_in_and_densities_know_of_it(fitted, without):
     assert np.abs(np.diff(filled)).max() < 3
 
 
+@pytest.mark.slow
 def test_series_with_units_of_their_own_leap_by_as_much_of_them():
     sizes = 1.0, 30.0, 5.0
     model = Forecaster(**QUICK, scaling="series").fit(shop(20.0, 3, sizes), **COLUMNS)

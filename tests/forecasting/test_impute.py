@@ -52,7 +52,7 @@ def test_at_a_row_the_value_is_the_rows(model):
             assert np.array_equal(found[name + ending], rows[name])
 
 
-@pytest.mark.parametrize("kind", ["flow", "latent"])
+@pytest.mark.parametrize("kind", ["flow", pytest.param("latent", marks=pytest.mark.slow)])
 def test_of_a_row_half_seen_the_half_that_was_seen_stays(kind):
     """Whatever the law makes of it: of a hidden law each value is seen through noise."""
     frame = two_channels(series=1)
@@ -167,7 +167,7 @@ def test_the_middle_is_that_of_the_laws_own_bridge():
     assert abs(found["y_hi90"][0] - high) < FAR * 2.1 * error
 
 
-@pytest.mark.parametrize("before", [0.1, 0.001])
+@pytest.mark.parametrize("before", [pytest.param(0.1, marks=pytest.mark.slow), 0.001])
 def test_near_the_next_row_the_middle_is_as_wide_as_the_law_is_over_what_is_left(before):
     """Four channels, of which a draw that does not know of the next row meets all as good as never."""
     rng = np.random.default_rng(0)

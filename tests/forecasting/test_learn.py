@@ -311,7 +311,9 @@ def test_doubt_is_that_of_a_mean_and_a_width_by_few_stretches(number):
     assert 0.89 < held.mean() < 0.92
 
 
-@pytest.mark.parametrize("rows", [2, 3, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "rows", [pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(5, marks=pytest.mark.slow)]
+)
 def test_of_a_few_rows_a_forecast_is_the_last_value_and_as_wide_as_their_moves(rows):
     values = np.array([1.0, 1.1, 0.95, 1.05, 1.0])[:rows]
     frame = pd.DataFrame({"ds": np.arange(rows), "y": values})

@@ -67,6 +67,7 @@ def test_cir_from_zero_is_a_gamma_law():
     assert law.log_prob(jnp.array([-0.1]), zero, 0.0, 0.6) == -jnp.inf
 
 
+@pytest.mark.slow
 def test_cir_quantile_gradient_by_parameters():
     def end(parameters):
         return CIR(parameters[:1], parameters[1:2], parameters[2:]).transform(

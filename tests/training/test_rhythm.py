@@ -42,6 +42,7 @@ def test_the_start_knows_pace_and_curve():
     assert model.emission.channels == 6
 
 
+@pytest.mark.slow
 def test_it_trains_and_forecasts_what_comes():
     data = walks(9)
     train = Trajectories.from_series(list(data.times[:8]), list(data.values[:8]))
