@@ -107,6 +107,7 @@ def test_a_whole_fit_knows_every_weekend():
     assert wide == pytest.approx(np.sqrt(1.4 + 0.25 * np.arange(1, 15)), rel=0.35)
 
 
+@pytest.mark.slow
 def test_filling_in_and_densities_know_of_it(fitted, without):
     """A density moves with the level; holes of a week-end are filled in at its height."""
     score = [

@@ -104,6 +104,7 @@ def test_walks_at_levels_of_their_own_are_forecast_as_walks():
     assert np.sqrt(np.mean(away**2)) < 0.35
 
 
+@pytest.mark.slow
 def test_a_log_density_beyond_the_horizon_is_that_of_chained_steps():
     table = as_table(walks(3), np.zeros(3))
     model = quick_fit(table, Forecaster(progress=False, horizon=4.0))
