@@ -130,20 +130,7 @@ def distill(
     check_shapes(sde)
     flow_key, probe_key, path_key, held_key, train_key = jr.split(key, 5)
     simulator, units, symmetries = _prepare(sde, starts, float(horizon), support, config, probe_key)
-    relative = symmetries.relative
-    # What nothing depends on is driven by the rest, and comes last.
-    order = sorted(range(sde.dim), key=lambda i: i in relative)
-    full = sde.noise == "full"
-    flow = StochasticFlow(
-        sde.dim,
-        autonomous=symmetries.autonomous,
-        correlated=full,
-        order=order,
-        ring=symmetries.ring,
-        **config.flow(),
-        key=flow_key,
-    )
-    model = Relative(flow, relative) if relative else flow
+    model = _network(sde, symmetries, config, flow_key)
     refresh = _make_refresh(simulator, units, config, path_key)
 
     first = refresh(0)
@@ -170,12 +157,29 @@ def distill(
         horizon=float(horizon),
         dt=simulator.dt,
         solver=solver_name(simulator.scheme),
-        relative=relative,
+        relative=symmetries.relative,
         seconds=max(time.monotonic() - begin, prepared + training),
         stopped_early=trained.stopped_early,
         simulator=simulator,
         support=units.support,
     )
+
+
+def _network(
+    sde: SDE, symmetries: Symmetries, config: DistillConfig, key: PRNGKeyArray
+) -> AbstractTransition:
+    """A flow with the symmetries of the SDE. What nothing depends on is driven by the rest, and comes last."""
+    relative = symmetries.relative
+    flow = StochasticFlow(
+        sde.dim,
+        autonomous=symmetries.autonomous,
+        correlated=sde.noise == "full",
+        order=sorted(range(sde.dim), key=lambda i: i in relative),
+        ring=symmetries.ring,
+        **config.flow(),
+        key=key,
+    )
+    return Relative(flow, relative) if relative else flow
 
 
 def _check_arguments(sde: Any, horizon: Any, support: Any, config: Any, progress: Any) -> None:
